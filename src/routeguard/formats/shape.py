@@ -1,0 +1,74 @@
+"""Recognising an event without parsing it, and provably so.
+
+The events of a stream that carry text differ from each other in that text and little else. Once one of them has been
+parsed and told nothing that is kept, its shape is remembered: its bytes, with holes where the values of a few members
+stood that no dialect ever looks at. An event with the same bytes around the holes, and in each hole another value of
+the same JSON type, parses to the same object apart from those values, hence tells nothing either.
+
+A model cannot write its way out of a hole: no quote, no line end and no backslash that escapes nothing fits into one.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+#: Larger events are parsed every time.
+SHAPED_BYTES_MAX = 1024
+#: Members whose values no dialect looks at. Adding one here means no `Dialect` and no `Tally` may ever read it.
+_TEXTS = rb"content|text|refusal|reasoning|reasoning_content|thinking|signature|partial_json|arguments|delta"
+_PADDINGS = rb"obfuscation|p"
+_NUMBERS = rb"sequence_number|ts_us"
+#: The same in all events of one text: a hole only where the bytes before the first hole cannot hold it.
+_NAMES = rb"item_id"
+
+_PLAIN = rb'[^"\\\x00-\x1f]*+'
+_TEXT = _PLAIN + rb'(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})' + _PLAIN + rb")*+"
+_NUMBER = rb"(?:0|[1-9][0-9]{0,17}+)"  # thousands of digits would be no JSON for us
+_BLANKS = rb"[ ]*+"  # Anthropic pads its events with blanks
+_FILLINGS = {"text": _TEXT, "padding": _PLAIN, "number": _NUMBER, "name": _PLAIN, "blanks": _BLANKS}
+_HOLE = re.compile(
+    rb'"(?:' + _TEXTS + rb')":[ ]?"(?P<text>' + _TEXT + rb')"'
+    rb'|"(?:' + _PADDINGS + rb')":[ ]?"(?P<padding>' + _PLAIN + rb')"'
+    rb'|"(?:' + _NUMBERS + rb')":[ ]?(?P<number>' + _NUMBER + rb")"
+    rb'|"(?:' + _NAMES + rb')":[ ]?"(?P<name>' + _PLAIN + rb')"'
+    rb"|(?P<blanks>[ ]++)(?=\}[\r\n]+\Z)"
+)
+
+Matcher = Callable[[bytes, int, int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An event is of this shape if it starts with `before`, ends with `after`, and `middle` matches between them."""
+
+    before: bytes
+    #: `middle(event, len(before), len(event) - len(after))` is true for the bytes from the first hole to the last.
+    middle: Matcher
+    after: bytes
+
+
+#: The shape of no event: text in UTF-8 has no such byte.
+NO_SHAPE = Shape(before=b"\xff", middle=lambda event, start, end: None, after=b"")
+
+
+def shape_of(event: bytes) -> Shape | None:
+    """The shape of an event that was parsed, was of its dialect, and told nothing. None for one without holes."""
+    if len(event) > SHAPED_BYTES_MAX:
+        return None
+    holes = [(hole.span(kind), kind) for hole in _HOLE.finditer(event) if (kind := hole.lastgroup)]
+    while holes and holes[0][1] == "name":
+        del holes[0]
+    if not holes:
+        return None
+    (start, end), kind = holes[0]
+    before, pattern = event[:start], _FILLINGS[kind]
+    for (next_start, next_end), next_kind in holes[1:]:
+        pattern += re.escape(event[end:next_start]) + _FILLINGS[next_kind]
+        end = next_end
+    return Shape(before, _matcher_of(pattern), event[end:])
+
+
+@lru_cache(maxsize=64)  # a provider has a handful; compiling one takes about 0.3 ms
+def _matcher_of(pattern: bytes) -> Matcher:
+    return re.compile(pattern).fullmatch

@@ -1,0 +1,191 @@
+"""Reading what an event stream used while it passes.
+
+Rules that live here:
+
+- One foreign event anywhere, and nothing is read: a model whose text an application relays in its own way can be talked
+  into printing a usage object. Only where that text alone is the whole stream could a model fake all of it.
+- An error in the stream spoils what was reported before it. What comes with or after it counts if the stream still
+  reaches its end.
+- An event that was recognised by its shape would have told nothing (see `shape.py`); all others are parsed.
+"""
+
+import logging
+
+from routeguard.formats.dialects import Dialect, is_error, opened_by
+from routeguard.formats.reader import UsageReader
+from routeguard.formats.shape import NO_SHAPE, Shape, shape_of
+from routeguard.formats.sse import end_of_event, parse_event
+from routeguard.formats.strict_json import Json, parse_json
+from routeguard.usage import Tally, Usage
+
+#: Largest event that is held and parsed, in 3 ms at worst; a larger one ends the reading.
+EVENT_BYTES_MAX = 64 * 1024
+#: Shapes learnt per stream. One that changes more often is parsed event by event.
+SHAPES_MAX = 32
+#: Events of a stream that cannot be read in which a provider is still looked for.
+FOREIGN_EVENTS_MAX = 16
+
+_DONE = "[DONE]"
+_logger = logging.getLogger("routeguard")
+
+
+def stream_reader() -> UsageReader:
+    """A reader of one `text/event-stream`."""
+    return StreamReader()
+
+
+class StreamReader:
+    """Knows at any time what the stream has reported so far."""
+
+    __slots__ = (
+        "_after",
+        "_after_bytes",
+        "_before",
+        "_before_bytes",
+        "_billed",
+        "_carry",
+        "_dialect",
+        "_events",
+        "_middle",
+        "_readable",
+        "_shapes",
+        "_spoiled",
+        "_tally",
+        "terminal",
+    )
+
+    def __init__(self) -> None:
+        self.terminal = False
+        self._tally = Tally()
+        self._dialect: Dialect | None = None
+        self._readable = True
+        #: The provider reported an error.
+        self._spoiled = False
+        #: Usage that may be taken for the bill has passed, and no error since.
+        self._billed = False
+        #: The beginning of an event whose end has not come.
+        self._carry = bytearray()
+        #: Events looked into, and shapes learnt.
+        self._events = 0
+        self._shapes = 0
+        self._take_shape(NO_SHAPE)
+
+    @property
+    def seen(self) -> bool:
+        return self._dialect is not None
+
+    @property
+    def finish(self) -> str | None:
+        return self._tally.finish
+
+    def feed(self, chunk: bytes) -> None:
+        try:
+            # The usual chunk is one event of the shape seen last. Two comparisons of memory come first, since they
+            # are the cheapest way to say no; then one match of what stands between.
+            if (
+                chunk.startswith(self._before)
+                and chunk.endswith(self._after)
+                and self._middle(chunk, self._before_bytes, len(chunk) - self._after_bytes)
+                and not self._carry
+            ):
+                return
+            self._take(chunk)
+        except Exception as error:  # noqa: BLE001  a bug here must not break the answer that passes by
+            self._stop()
+            _logger.warning("a stream could not be read: %s", type(error).__name__)
+
+    def result(self, *, failed: bool) -> Usage | None:
+        if self._carry:
+            self.feed(b"\n\n")  # an event that the end of the stream cut off is looked at like any other
+        if not self._readable or self._dialect is None or not self._billed:
+            return None
+        if not self.terminal and (failed or self._spoiled):
+            return None
+        return self._tally.usage()
+
+    def _take(self, chunk: bytes) -> None:
+        if self._is_over():
+            return
+        carry = self._carry
+        searched = max(len(carry) - 1, 0)  # of an end that lies across the seam, at least one byte has come
+        carry += chunk
+        with_cr = b"\r" in chunk  # an end without a CR in this chunk has come before, or shows as LF LF
+        start = 0
+        while (end := end_of_event(carry, searched, with_cr=with_cr)) >= 0:
+            self._pass(bytes(carry[start:end]))
+            start = searched = end
+        del carry[:start]
+        if len(carry) > EVENT_BYTES_MAX:
+            self._stop()
+
+    def _is_over(self) -> bool:
+        """Nothing that comes can change anything: not readable, and whether a provider was seen is decided."""
+        return not self._readable and (self.seen or self._events >= FOREIGN_EVENTS_MAX)
+
+    def _pass(self, raw: bytes) -> None:
+        """One whole event, with the empty line that ends it."""
+        if (
+            raw.startswith(self._before)
+            and raw.endswith(self._after)
+            and self._middle(raw, self._before_bytes, len(raw) - self._after_bytes)
+        ):
+            return
+        if self._is_over():
+            return
+        self._events += 1
+        if len(raw) > EVENT_BYTES_MAX:
+            self._stop()
+            return
+        try:
+            self._read(raw)
+        except ValueError:
+            self._readable = False
+            self._take_shape(NO_SHAPE)
+
+    def _read(self, raw: bytes) -> None:
+        """Raises ValueError for what no provider sends, and for usage that cannot be right."""
+        name, data = parse_event(raw, first=self._events == 1)
+        if data is None:
+            return
+        if data.strip() == _DONE:
+            self.terminal = self.terminal or (self._dialect is not None and self._dialect.ends_with_done)
+            return
+        event = parse_json(data)
+        if not isinstance(event, dict):
+            raise ValueError("not an object")
+        failed = is_error(name, event)
+        if failed:
+            self._spoiled = True
+            self._billed = False
+            self._take_shape(NO_SHAPE)
+        dialect = self._dialect or opened_by(event)
+        if dialect is not None and dialect.continues(event):
+            self._dialect = dialect
+            self._count(dialect, event, raw)
+        elif not failed:
+            raise ValueError("not an event of this dialect")
+
+    def _count(self, dialect: Dialect, event: Json, raw: bytes) -> None:
+        known = self._tally.changes
+        answer = dialect.answer_in(event)
+        if answer is not None and self._tally.read_answer(answer) and dialect.bills(event):
+            self._billed = True
+        if self._readable and dialect.ends(event):
+            self.terminal = True
+        if self._tally.changes != known:
+            self._take_shape(NO_SHAPE)  # it may hold what has just been replaced, and would have to be read again
+        elif self._events > 1 and self._shapes < SHAPES_MAX and (shape := shape_of(raw)) is not None:
+            self._shapes += 1  # never of the first event, which alone may begin with a byte order mark
+            self._take_shape(shape)
+
+    def _take_shape(self, shape: Shape) -> None:
+        self._before, self._before_bytes = shape.before, len(shape.before)
+        self._after, self._after_bytes = shape.after, len(shape.after)
+        self._middle = shape.middle
+
+    def _stop(self) -> None:
+        """Look no further."""
+        self._readable = False
+        self._events = FOREIGN_EVENTS_MAX
+        self._carry.clear()
+        self._take_shape(NO_SHAPE)

@@ -1,0 +1,220 @@
+"""Hand-written answers of every dialect, as their providers frame them."""
+
+import json
+
+from routeguard.formats import stream_reader
+from routeguard.formats.stream import StreamReader
+from routeguard.usage import Usage
+
+Json = dict[str, object]
+
+DONE = b"data: [DONE]\n\n"
+
+
+def sse(event: object, *, name: str = "", compact: bool = True, end: str = "\n") -> bytes:
+    """One event of a stream."""
+    data = json.dumps(event, separators=(",", ":") if compact else None)
+    head = f"event: {name}{end}" if name else ""
+    return f"{head}data: {data}{end}{end}".encode()
+
+
+def chat_chunk(text: str | None = None, **members: object) -> Json:
+    """A chunk of OpenAI chat; `finish_reason` goes into its choice, everything else to the top."""
+    finish = members.pop("finish_reason", None)
+    delta = {} if text is None else {"content": text}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1731368639,
+        "model": "gpt-5-mini-2025-08-07",
+        "service_tier": "default",
+        "system_fingerprint": None,
+        "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}],
+        "usage": None,
+        **members,
+    }
+
+
+CHAT_USAGE = {
+    "prompt_tokens": 20,
+    "completion_tokens": 9,
+    "total_tokens": 29,
+    "prompt_tokens_details": {"cached_tokens": 4},
+    "completion_tokens_details": {"reasoning_tokens": 5},
+}
+
+
+def chat_events(*texts: str, usage: object = CHAT_USAGE, finish: str = "stop") -> list[bytes]:
+    """A whole OpenAI chat stream that was asked for its usage."""
+    return [
+        sse(chat_chunk("", obfuscation="ab")),
+        *(sse(chat_chunk(text, obfuscation="x" * (len(text) % 7))) for text in texts),
+        sse(chat_chunk(finish_reason=finish, obfuscation="abc")),
+        sse(chat_chunk(choices=[], usage=usage, obfuscation="")),
+        DONE,
+    ]
+
+
+CHAT_READ = Usage(
+    input_tokens=20,
+    output_tokens=9,
+    cached_input_tokens=4,
+    reasoning_tokens=5,
+    model="gpt-5-mini-2025-08-07",
+    service_tier="default",
+    finish="stop",
+)
+
+RESPONSES_USAGE = {
+    "input_tokens": 20,
+    "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3},
+    "output_tokens": 9,
+    "output_tokens_details": {"reasoning_tokens": 5},
+    "total_tokens": 29,
+}
+
+
+def response_event(kind: str, number: int, **members: object) -> bytes:
+    return sse({"type": f"response.{kind}", "sequence_number": number, **members}, name=f"response.{kind}")
+
+
+def response(status: str, usage: object = None, **members: object) -> Json:
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "status": status,
+        "error": None,
+        "incomplete_details": None,
+        "model": "gpt-5-mini-2025-08-07",
+        "output": [],
+        "service_tier": "default",
+        "usage": usage,
+        **members,
+    }
+
+
+def responses_events(*texts: str, last: str = "completed", usage: object = RESPONSES_USAGE) -> list[bytes]:
+    """A whole OpenAI Responses stream."""
+    details = {"reason": "max_output_tokens"} if last == "incomplete" else None
+    return [
+        response_event("created", 0, response=response("in_progress", service_tier="auto")),
+        response_event("in_progress", 1, response=response("in_progress", service_tier="auto")),
+        *(
+            response_event(
+                "output_text.delta",
+                number,
+                item_id="msg_1",
+                output_index=0,
+                content_index=0,
+                delta=text,
+                logprobs=[],
+                obfuscation="x" * (number % 5),
+            )
+            for number, text in enumerate(texts, start=2)
+        ),
+        response_event(last, len(texts) + 2, response=response(last, usage, incomplete_details=details)),
+    ]
+
+
+RESPONSES_READ = Usage(
+    input_tokens=20,
+    output_tokens=9,
+    cached_input_tokens=4,
+    cache_write_tokens=3,
+    reasoning_tokens=5,
+    model="gpt-5-mini-2025-08-07",
+    service_tier="default",
+    finish="completed",
+)
+
+FIRST_GUESS = {"input_tokens": 12, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 0, "output_tokens": 1}
+FINAL_USAGE = {"input_tokens": 20, "output_tokens": 9, "output_tokens_details": {"thinking_tokens": 5}}
+
+
+def message_event(kind: str, **members: object) -> bytes:
+    return sse({"type": kind, **members}, name=kind)
+
+
+def message_start(usage: object = FIRST_GUESS, **members: object) -> bytes:
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-5", "content": []}
+    return message_event("message_start", message={**message, "stop_reason": None, "usage": usage, **members})
+
+
+def message_delta(usage: object = FINAL_USAGE, stop_reason: str | None = "end_turn") -> bytes:
+    return message_event("message_delta", delta={"stop_reason": stop_reason, "stop_sequence": None}, usage=usage)
+
+
+def text_delta(text: str, blanks: int = 0) -> bytes:
+    delta = json.dumps({"type": "text_delta", "text": text}, separators=(",", ":"))
+    data = f'{{"type":"content_block_delta","index":0,"delta":{delta}{" " * blanks}}}'
+    return f"event: content_block_delta\ndata: {data}\n\n".encode()
+
+
+def messages_events(*texts: str) -> list[bytes]:
+    """A whole Anthropic Messages stream, padded with blanks as the provider does."""
+    return [
+        message_start(),
+        message_event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+        message_event("ping"),
+        *(text_delta(text, blanks=len(text) % 9) for text in texts),
+        message_event("content_block_stop", index=0),
+        message_delta(),
+        message_event("message_stop"),
+    ]
+
+
+MESSAGES_READ = Usage(
+    input_tokens=25,
+    output_tokens=9,
+    cached_input_tokens=5,
+    reasoning_tokens=5,
+    model="claude-sonnet-5",
+    finish="end_turn",
+)
+
+
+def content_chunk(text: str, count: int, finish: object = None) -> Json:
+    """A chunk of Gemini's generateContent; its counts grow from chunk to chunk."""
+    candidate: Json = {"content": {"role": "model", "parts": [{"text": text}]}, "index": 0}
+    return {
+        "candidates": [candidate if finish is None else {**candidate, "finishReason": finish}],
+        "usageMetadata": {
+            "promptTokenCount": 20,
+            "candidatesTokenCount": count,
+            "thoughtsTokenCount": 5,
+            "totalTokenCount": 25 + count,
+        },
+        "modelVersion": "gemini-2.5-flash",
+        "responseId": "g-1",
+    }
+
+
+def content_events(*texts: str) -> list[bytes]:
+    """A whole Gemini stream."""
+    chunks = [content_chunk(text, count) for count, text in enumerate(texts)]
+    return [sse(chunk, compact=False, end="\r\n") for chunk in [*chunks, content_chunk("!", 4, finish="STOP")]]
+
+
+CONTENT_READ = Usage(input_tokens=20, output_tokens=9, reasoning_tokens=5, model="gemini-2.5-flash", finish="STOP")
+
+#: Dialect → (a whole stream, what it used).
+STREAMS: dict[str, tuple[list[bytes], Usage]] = {
+    "chat": (chat_events("Hel", "lo", ' "quoted"\n', "wörld"), CHAT_READ),
+    "responses": (responses_events("Hel", "lo", ' "quoted"\n', "wörld"), RESPONSES_READ),
+    "messages": (messages_events("Hel", "lo", ' "quoted"\n', "wörld"), MESSAGES_READ),
+    "generate_content": (content_events("Hel", "lo", ' "quoted"\n', "wörld"), CONTENT_READ),
+}
+
+
+def reader_of(*chunks: bytes) -> StreamReader:
+    """A reader that these chunks have passed."""
+    reader = stream_reader()
+    assert isinstance(reader, StreamReader)
+    for chunk in chunks:
+        reader.feed(chunk)
+    return reader
+
+
+def read(*chunks: bytes, failed: bool = False) -> Usage | None:
+    """What these chunks, as a whole stream, are read to."""
+    return reader_of(*chunks).result(failed=failed)

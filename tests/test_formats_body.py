@@ -1,0 +1,165 @@
+"""What a whole JSON answer is read to."""
+
+import json
+
+import pytest
+
+from routeguard.formats import body_reader
+from routeguard.formats.body import BodyReader
+from routeguard.usage import Usage
+from tests.answers import CHAT_USAGE, FINAL_USAGE, RESPONSES_USAGE, Json, content_chunk, response
+
+BODY_BYTES_MAX = 10_000
+
+CHAT: Json = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "model": "gpt-5-mini",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}],
+    "usage": CHAT_USAGE,
+}
+MESSAGE: Json = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-sonnet-5",
+    "content": [],
+    "stop_reason": "end_turn",
+    "usage": FINAL_USAGE,
+}
+
+#: Dialect → (a whole body, model, finish reason).
+BODIES: dict[str, tuple[object, str, str]] = {
+    "chat": (CHAT, "gpt-5-mini", "stop"),
+    "legacy completions": ({**CHAT, "object": "text_completion"}, "gpt-5-mini", "stop"),
+    "responses": (response("completed", RESPONSES_USAGE), "gpt-5-mini-2025-08-07", "completed"),
+    "a failed response with usage": (
+        response("failed", RESPONSES_USAGE, error={"code": "server_error"}),
+        "gpt-5-mini-2025-08-07",
+        "failed",
+    ),
+    "messages": (MESSAGE, "claude-sonnet-5", "end_turn"),
+    "generate_content": (content_chunk("hi", 4, finish="STOP"), "gemini-2.5-flash", "STOP"),
+    "a stream as an array": (
+        [content_chunk("h", 1), content_chunk("i", 4, finish=1)],
+        "gemini-2.5-flash",
+        "STOP",
+    ),
+}
+
+
+def _reader_of(*chunks: bytes, max_bytes: int = BODY_BYTES_MAX) -> BodyReader:
+    reader = body_reader(max_bytes)
+    assert isinstance(reader, BodyReader)
+    for chunk in chunks:
+        reader.feed(chunk)
+    return reader
+
+
+def _read(body: object) -> Usage | None:
+    return _reader_of(json.dumps(body).encode()).result(failed=False)
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+def test_a_whole_body_is_read_to_what_it_used(dialect: str) -> None:
+    body, model, finish = BODIES[dialect]
+
+    reader = _reader_of(json.dumps(body).encode())
+    used = reader.result(failed=False)
+
+    assert used is not None
+    assert (used.input_tokens, used.output_tokens, used.model, used.finish) == (20, 9, model, finish)
+    assert reader.seen
+    assert reader.terminal
+    assert reader.finish == finish
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+def test_a_body_is_read_alike_in_pieces_and_whatever_failed_after_it(dialect: str) -> None:
+    body = json.dumps(BODIES[dialect][0], ensure_ascii=False).encode()
+
+    pieces = _reader_of(b"\xef\xbb\xbf", *(body[at : at + 7] for at in range(0, len(body), 7)), b"\n")
+
+    assert pieces.result(failed=True) == _read(BODIES[dialect][0])
+
+
+def test_half_a_body_tells_nothing() -> None:
+    body = json.dumps(CHAT).encode()
+
+    assert [cut for cut in range(len(body)) if _reader_of(body[:cut]).result(failed=False) is not None] == []
+
+
+def test_a_body_of_exactly_the_largest_size_is_read_and_a_larger_one_is_not_held() -> None:
+    body = json.dumps(CHAT).encode()
+    larger = _reader_of(body, b" ", max_bytes=len(body))
+
+    assert _reader_of(body, max_bytes=len(body)).result(failed=False) is not None
+    assert larger.result(failed=False) is None
+    assert not larger.seen
+    assert len(larger._body) == 0
+    larger.feed(body)
+    assert len(larger._body) == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"usage": CHAT_USAGE},
+        {"answer": json.dumps(CHAT)},
+        {"answer": CHAT},
+        [CHAT],
+        [content_chunk("a", 1), {"usage": CHAT_USAGE}],
+        [],
+        "text",
+        7,
+        None,
+        {"error": {"message": "m"}},
+        {**CHAT, "error": {"code": 400}},
+        {**CHAT, "object": "chat.completion.chunk"},
+        {**CHAT, "choices": None},
+        {"type": "message", "content": "mine", "usage": FINAL_USAGE},
+        {"candidates": ["Ada", "Grace"]},
+        {"type": "error", "error": {"type": "not_found_error"}},
+    ],
+    ids=repr,
+)
+def test_a_body_that_is_not_a_providers_answer_is_not_read(body: object) -> None:
+    reader = _reader_of(json.dumps(body).encode())
+
+    assert reader.result(failed=False) is None
+    assert not reader.terminal
+
+
+def test_an_error_or_an_application_s_own_body_is_not_seen_as_a_call() -> None:
+    for body in ({"error": "not found"}, {"detail": "Not Found"}, {"candidates": ["Ada"]}):
+        reader = _reader_of(json.dumps(body).encode())
+        reader.result(failed=False)
+
+        assert not reader.seen
+
+
+def test_a_queued_response_is_seen_and_tells_nothing() -> None:
+    reader = _reader_of(json.dumps(response("queued")).encode())
+
+    assert reader.result(failed=False) is None
+    assert reader.seen
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff\xfe{\x00}\x00",
+        b"[" * 9_000,
+        b'{"a":' * 1_500,
+        json.dumps(CHAT).encode() + b"{}",
+        json.dumps(CHAT).encode().replace(b'"usage":', b'"usage":{},"usage":'),
+        json.dumps(CHAT).encode().replace(b": 20", b": NaN"),
+        json.dumps(CHAT).encode().replace(b": 20", b": -20"),
+        json.dumps(CHAT).encode().replace(b": 20", b": " + b"2" * 5_000),
+        json.dumps(CHAT).encode("utf-16"),
+    ],
+    ids=range(10),
+)
+def test_a_hostile_body_tells_nothing(body: bytes) -> None:
+    assert _reader_of(body).result(failed=False) is None

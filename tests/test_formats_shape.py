@@ -1,0 +1,285 @@
+"""Recognising events by their shape changes nothing but the time it takes."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from routeguard.formats.shape import NO_SHAPE, Shape, shape_of
+from routeguard.usage import Usage
+from tests.answers import (
+    CHAT_USAGE,
+    DONE,
+    FINAL_USAGE,
+    RESPONSES_USAGE,
+    chat_chunk,
+    chat_events,
+    content_events,
+    message_delta,
+    message_event,
+    message_start,
+    messages_events,
+    reader_of,
+    response,
+    response_event,
+    responses_events,
+    sse,
+    text_delta,
+)
+
+Outcome = tuple[Usage | None, Usage | None, bool, bool, str | None]
+
+
+def _outcome(*chunks: bytes) -> Outcome:
+    reader = reader_of(*chunks)
+    return (reader.result(failed=False), reader.result(failed=True), reader.seen, reader.terminal, reader.finish)
+
+
+def _outcome_without_shapes(*chunks: bytes) -> Outcome:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("routeguard.formats.stream.shape_of", lambda event: None)
+        return _outcome(*chunks)
+
+
+def _matches(shape: Shape | None, event: bytes) -> bool:
+    assert shape is not None
+    middle = shape.middle(event, len(shape.before), len(event) - len(shape.after))
+    return event.startswith(shape.before) and event.endswith(shape.after) and middle is not None
+
+
+#: What may stand in the place of a text, raw: pieces of JSON that try to get out of the string, or break it.
+RAW_TEXT = st.lists(
+    st.sampled_from(
+        [
+            *("a", "wörld", " ", '\\"', "\\\\", "\\n", "\\u00e9", "\\ud800", "\\/", "日"),
+            *(
+                '"',
+                "\\",
+                "\\x",
+                "\\u12",
+                "\x00",
+                "\x1f",
+                "\t",
+                "\r",
+                "\n",
+                "\n\n",
+                "\r\n\r\n",
+                "\u2028",
+                "}",
+                "]",
+                ":",
+                ",",
+            ),
+            *('","finish_reason":"length', '"},"finish_reason":"stop","x":{"y":"', '"}}]}', '","error":{"code":"1'),
+            *('","usage":{"prompt_tokens":5},"x":"', '","text":"', '","obfuscation":"', "data: [DONE]"),
+        ]
+    ),
+    max_size=4,
+).map("".join)
+#: Texts as they are, and whole events of every dialect, right and wrong.
+TEXT = st.text(max_size=12) | st.sampled_from(["", " ", '"', "\\", "\n", "\x7f", "\u2028", "😀", "[DONE]"])
+COUNT = st.integers(0, 30)
+
+WELL_MADE = {
+    "chat": st.builds(lambda text, pad: sse(chat_chunk(text, obfuscation="x" * pad)), TEXT, st.integers(0, 9)),
+    "spaced": st.builds(lambda text: sse(chat_chunk(text), compact=False, end="\r\n"), TEXT),
+    "responses": st.builds(
+        lambda text, number: response_event("output_text.delta", number, item_id="msg_1", delta=text), TEXT, COUNT
+    ),
+    "messages": st.builds(text_delta, TEXT, st.integers(0, 5)),
+}
+RAW = {
+    "chat": st.builds(lambda raw: sse(chat_chunk("@@")).replace(b"@@", raw.encode("utf-8", "replace")), RAW_TEXT),
+    "responses": st.builds(
+        lambda raw, number: response_event("output_text.delta", number, delta="@@").replace(b"@@", raw.encode()),
+        RAW_TEXT,
+        COUNT,
+    ),
+    "messages": st.builds(lambda raw: text_delta("@@", 2).replace(b"@@", raw.encode()), RAW_TEXT),
+}
+SPECIAL = st.sampled_from(
+    [
+        *chat_events("a"),
+        *responses_events("a"),
+        *messages_events("a"),
+        *content_events("a"),
+        sse(chat_chunk("a", model="gpt-6")),
+        sse(chat_chunk("a", usage={"prompt_tokens": 1, "completion_tokens": 1})),
+        sse(chat_chunk("a", error={"code": 1})),
+        sse({"error": {"message": "m"}}, name="error"),
+        sse(chat_chunk("a", id="chatcmpl-2")),
+        message_delta({"output_tokens": 3}),
+        response_event("incomplete", 7, response=response("incomplete", RESPONSES_USAGE)),
+        b": keep\n\n",
+        b"data: Hello\n\n",
+        b'data: {"token":"x"}\n\n',
+    ]
+)
+OPENINGS = {
+    "chat": sse(chat_chunk("")),
+    "spaced": sse(chat_chunk(""), compact=False, end="\r\n"),
+    "responses": response_event("created", 0, response=response("in_progress")),
+    "messages": message_start(),
+}
+ENDINGS = {
+    "chat": sse(chat_chunk(choices=[], usage=CHAT_USAGE)) + DONE,
+    "spaced": sse(chat_chunk(choices=[], usage=CHAT_USAGE)) + DONE,
+    "responses": response_event("completed", 31, response=response("completed", RESPONSES_USAGE)),
+    "messages": message_delta(FINAL_USAGE) + message_event("message_stop"),
+}
+
+
+@st.composite
+def _streams(draw: st.DrawFn) -> list[bytes]:
+    """Mostly well-made texts of one dialect, so that shapes are learnt, and a few events that are not."""
+    dialect = draw(st.sampled_from(sorted(WELL_MADE)))
+    texts = draw(st.lists(WELL_MADE[dialect], min_size=2, max_size=8))
+    odd = draw(st.lists(SPECIAL | RAW.get(dialect, RAW["chat"]), max_size=3))
+    events = [*texts]
+    for event in odd:
+        events.insert(draw(st.integers(2, len(events))), event)
+    return [OPENINGS[dialect], *events, *([ENDINGS[dialect]] if draw(st.booleans()) else [])]
+
+
+@settings(max_examples=400)
+@given(_streams())
+def test_a_stream_is_read_alike_with_shapes_and_without(events: list[bytes]) -> None:
+    assert _outcome(*events) == _outcome_without_shapes(b"".join(events))
+
+
+@settings(max_examples=300)
+@given(_streams(), st.randoms(use_true_random=False))
+def test_a_stream_is_read_alike_in_any_chunks(events: list[bytes], chance: random.Random) -> None:
+    whole = b"".join(events)
+    cuts = sorted(chance.sample(range(len(whole)), min(len(whole), chance.randint(0, 12))))
+    chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+
+    assert _outcome(*chunks) == _outcome(*events) == _outcome_without_shapes(whole)
+
+
+def _json_of(event: bytes) -> dict[str, object]:
+    value: dict[str, object] = json.loads(event.partition(b"data: ")[2].decode("utf-8", "replace"))
+    return value
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(sorted(RAW)), st.data())
+def test_an_event_of_a_known_shape_is_json_with_the_same_members(dialect: str, data: st.DataObject) -> None:
+    learnt = data.draw(WELL_MADE[dialect])
+    event = data.draw(RAW[dialect] | WELL_MADE[dialect])
+    shape = shape_of(learnt)
+
+    if _matches(shape, event):
+        first, second = _json_of(learnt), _json_of(event)
+        for value in (first, second):
+            for holder in (value, value.get("delta"), *_choices(value)):
+                _empty(holder)
+        assert first == second
+
+
+def _choices(value: dict[str, object]) -> list[object]:
+    choices = value.get("choices")
+    return [choice["delta"] for choice in choices] if isinstance(choices, list) else []
+
+
+def _empty(holder: object) -> None:
+    """The volatile members without their values."""
+    if isinstance(holder, dict):
+        for name in ("content", "text", "delta", "obfuscation", "sequence_number", "item_id"):
+            if isinstance(holder.get(name), str | int):
+                holder[name] = None
+
+
+@pytest.mark.parametrize(
+    ("learnt", "same"),
+    [
+        (sse(chat_chunk("Hello")), sse(chat_chunk(' "there"\n'))),
+        (sse(chat_chunk("Hello", obfuscation="abc")), sse(chat_chunk("", obfuscation="x"))),
+        (text_delta("Hello", 3), text_delta("there", 8)),
+        (
+            response_event("output_text.delta", 9, item_id="msg_1", delta="a"),
+            response_event("output_text.delta", 10, item_id="msg_1", delta="bc"),
+        ),
+    ],
+    ids=["chat", "chat with padding", "messages", "responses"],
+)
+def test_the_next_event_of_a_text_has_the_same_shape(learnt: bytes, same: bytes) -> None:
+    assert _matches(shape_of(learnt), same)
+
+
+def test_the_name_of_a_text_is_no_hole_where_it_stands_before_the_text() -> None:
+    learnt, same, other = (
+        sse({"type": "response.output_text.delta", "item_id": item, "delta": text, "sequence_number": number})
+        for item, text, number in [("msg_1", "a", 4), ("msg_1", "bc", 5), ("msg_2", "a", 4)]
+    )
+
+    assert _matches(shape_of(learnt), same)
+    assert not _matches(shape_of(learnt), other)
+
+
+LEARNT = sse(chat_chunk("Hello"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        sse(chat_chunk("there", finish_reason="stop")),
+        sse(chat_chunk("there", model="gpt-6")),
+        sse(chat_chunk("there", id="chatcmpl-2")),
+        sse(chat_chunk("there", service_tier="priority")),
+        sse(chat_chunk("there", usage=CHAT_USAGE)),
+        sse(chat_chunk("there", error={"code": 1})),
+        sse(chat_chunk("there")) + sse(chat_chunk("there")),
+        sse(chat_chunk("there"))[:-1],
+        LEARNT.replace(b"Hello", b'a","finish_reason":"x'),
+        LEARNT.replace(b"Hello", b"a\\"),
+        LEARNT.replace(b"Hello", b"a\\x"),
+        LEARNT.replace(b"Hello", b"a\nb"),
+        LEARNT.replace(b"Hello", b"a\x00b"),
+        LEARNT[: LEARNT.index(b"Hello")],
+        LEARNT[LEARNT.index(b"Hello") :],
+        b"",
+    ],
+)
+def test_an_event_that_says_anything_else_has_another_shape(other: bytes) -> None:
+    assert not _matches(shape_of(LEARNT), other)
+    assert not _matches(NO_SHAPE, other)
+
+
+def test_a_number_of_more_digits_than_any_counter_has_another_shape() -> None:
+    learnt, longest, longer = (response_event("output_text.delta", 10**digits, delta="a") for digits in (2, 17, 18))
+
+    assert _matches(shape_of(learnt), longest)
+    assert not _matches(shape_of(learnt), longer)
+
+
+def test_an_event_without_a_text_or_too_large_to_be_usual_has_no_shape() -> None:
+    assert shape_of(message_event("ping")) is None
+    assert shape_of(sse(chat_chunk("x" * 2_000))) is None
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [sse(chat_chunk(str(n), obfuscation="x" * (n % 9))) for n in range(200)],
+        [response_event("output_text.delta", n, item_id="msg_1", delta=str(n), logprobs=[]) for n in range(200)],
+        [text_delta(str(n), n % 9) for n in range(200)],
+    ],
+    ids=["chat", "responses", "messages"],
+)
+def test_a_long_text_is_parsed_for_a_few_events_only(texts: list[bytes]) -> None:
+    opening = [message_start()] if b"content_block_delta" in texts[0] else []
+    reader = reader_of(*opening, *texts)
+
+    assert reader._events <= 8
+
+
+def test_learning_stops_where_every_event_has_another_shape() -> None:
+    texts = [sse(chat_chunk(str(n), **{f"member_{n}": n})) for n in range(100)]
+
+    reader = reader_of(*texts, *chat_events("a")[-2:])
+
+    assert reader._shapes == 32
+    assert reader.result(failed=True) is not None

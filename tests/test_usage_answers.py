@@ -1,0 +1,178 @@
+"""What an answer says beside its counts, and the objects of the SDKs."""
+
+from decimal import Decimal
+from enum import StrEnum
+from types import SimpleNamespace
+
+import pytest
+from anthropic.types import Message
+from openai.types.chat import ChatCompletion
+from openai.types.completion_usage import CompletionUsage
+from openai.types.responses import Response
+
+from routeguard.usage import Usage, usage_from
+
+
+@pytest.mark.parametrize(
+    ("report", "cost_usd"),
+    [
+        ({"cost": 0.0004970133333333333}, "0.0004970133333333333"),
+        ({"cost": 0}, "0"),
+        ({"cost": 0.01, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.01}}, "0.01"),
+        ({"cost": 0.01, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.2}}, "0.21"),
+        ({"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": None}}, None),
+        ({"cost": {"input_tokens_cost": 0.001, "total_cost": 0.006}}, "0.006"),
+        ({"cost_in_usd_ticks": 1176500}, "0.00011765"),
+        ({"cost_in_usd_ticks": 0}, "0"),
+        ({"cost": Decimal("0.1")}, "0.1"),
+        ({}, None),
+    ],
+)
+def test_a_cost_that_the_provider_reports_is_read_exactly(report: dict[str, object], cost_usd: str | None) -> None:
+    used = usage_from({"prompt_tokens": 1, "completion_tokens": 1, **report})
+
+    assert used is not None
+    assert used.cost_usd == (None if cost_usd is None else Decimal(cost_usd))
+
+
+@pytest.mark.parametrize(
+    ("answer", "tier"),
+    [
+        ({"service_tier": "priority", "usage": {"prompt_tokens": 1}}, "priority"),
+        ({"usage": {"input_tokens": 1, "service_tier": "standard"}}, "standard"),
+        ({"usage": {"input_tokens": 1, "service_tier": "standard", "speed": "fast"}}, "fast"),
+        ({"usageMetadata": {"promptTokenCount": 1, "trafficType": "ON_DEMAND_FLEX"}}, "ON_DEMAND_FLEX"),
+        ({"usageMetadata": {"promptTokenCount": 1, "trafficType": 1}}, None),
+    ],
+)
+def test_the_service_tier_is_the_one_the_answer_names(answer: dict[str, object], tier: str | None) -> None:
+    used = usage_from(answer)
+
+    assert used is not None
+    assert used.service_tier == tier
+
+
+@pytest.mark.parametrize(
+    ("answer", "finish"),
+    [
+        ({"choices": [{"finish_reason": "length"}]}, "length"),
+        ({"choices": [{"finish_reason": "stop"}, {"finish_reason": None}]}, "stop"),
+        ({"stop_reason": "max_tokens"}, "max_tokens"),
+        ({"candidates": [{"finishReason": "MAX_TOKENS"}]}, "MAX_TOKENS"),
+        ({"candidates": [{"finishReason": 2}]}, "MAX_TOKENS"),
+        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "max_output_tokens"),
+        ({"status": "incomplete", "incomplete_details": None}, "incomplete"),
+        ({"status": "completed"}, "completed"),
+        ({"status": "in_progress"}, None),
+    ],
+)
+def test_the_finish_reason_is_in_the_providers_own_word(answer: dict[str, object], finish: str | None) -> None:
+    used = usage_from({**answer, "usage": {"prompt_tokens": 1}})
+
+    assert used is not None
+    assert used.finish == finish
+
+
+def test_objects_of_the_openai_sdk_are_read() -> None:
+    completion = ChatCompletion.model_validate(
+        {
+            "id": "c",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "gpt-5-mini-2025-08-07",
+            "service_tier": "default",
+            "choices": [
+                {"index": 0, "finish_reason": "length", "message": {"role": "assistant", "content": "hi"}},
+            ],
+            "usage": {
+                "prompt_tokens": 8,
+                "completion_tokens": 11,
+                "total_tokens": 19,
+                "completion_tokens_details": {"reasoning_tokens": 4},
+                "cost": 0.5,
+            },
+        }
+    )
+    expected = Usage(
+        input_tokens=8,
+        output_tokens=11,
+        reasoning_tokens=4,
+        model="gpt-5-mini-2025-08-07",
+        service_tier="default",
+        cost_usd=Decimal("0.5"),
+        finish="length",
+    )
+
+    assert usage_from(completion) == expected
+    assert isinstance(completion.usage, CompletionUsage)
+    assert usage_from(completion.usage) == Usage(
+        input_tokens=8, output_tokens=11, reasoning_tokens=4, cost_usd=Decimal("0.5")
+    )
+
+
+def test_objects_of_the_other_sdks_are_read() -> None:
+    message = Message.model_validate(
+        {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude-sonnet-5",
+            "content": [],
+            "stop_reason": "max_tokens",
+            "usage": {"input_tokens": 2, "cache_read_input_tokens": 1590, "output_tokens": 4},
+        }
+    )
+    response = Response.model_construct(
+        id="r",
+        model="gpt-5-mini",
+        status="incomplete",
+        usage=SimpleNamespace(input_tokens=5, output_tokens=6, total_tokens=11),
+        incomplete_details=SimpleNamespace(reason="max_output_tokens"),
+    )
+
+    assert usage_from(message) == Usage(
+        input_tokens=1592, cached_input_tokens=1590, output_tokens=4, model="claude-sonnet-5", finish="max_tokens"
+    )
+    assert usage_from(response) == Usage(
+        input_tokens=5, output_tokens=6, model="gpt-5-mini", finish="max_output_tokens"
+    )
+
+
+class _Modality(StrEnum):
+    AUDIO = "AUDIO"
+
+
+class _Finish(StrEnum):
+    MAX_TOKENS = "MAX_TOKENS"
+
+
+def test_an_object_in_the_spelling_of_the_gemini_sdk_is_read() -> None:
+    answer = SimpleNamespace(
+        response_id="g",
+        model_version="gemini-2.5-flash",
+        candidates=[SimpleNamespace(finish_reason=_Finish.MAX_TOKENS)],
+        usage_metadata=SimpleNamespace(
+            prompt_token_count=17,
+            tool_use_prompt_token_count=3,
+            cached_content_token_count=10,
+            candidates_token_count=5,
+            thoughts_token_count=2,
+            total_token_count=27,
+            prompt_tokens_details=[SimpleNamespace(modality=_Modality.AUDIO, token_count=7)],
+            candidates_tokens_details=None,
+        ),
+    )
+
+    used = usage_from(answer)
+
+    assert used == Usage(
+        input_tokens=20,
+        cached_input_tokens=10,
+        input_audio_tokens=7,
+        output_tokens=7,
+        reasoning_tokens=2,
+        model="gemini-2.5-flash",
+        finish="MAX_TOKENS",
+    )
+    assert used is not None
+    assert type(used.finish) is str
