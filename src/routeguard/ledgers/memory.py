@@ -1,0 +1,339 @@
+"""The reference ledger: counters in this process.
+
+Rules that live here:
+
+- There is no await between check and debit. The lock is for applications with an event loop in more than one
+  thread; nothing is awaited while it is held.
+- Money of everybody lives in one account a window and is never evicted. Money of clients lives in a map of at
+  most `clients_max` accounts a window; an account is dropped when its money is zero or its window is over, and
+  whoever finds the map full of money shares the overflow client's account.
+- A past window is dropped a few accounts at a time: freeing 50,000 at once would stall the event loop.
+- A window never moves backwards: a clock that jumps back must not reopen a window that was counted already.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from routeguard.clock import Clock
+from routeguard.policy import (
+    ENDED,
+    NANOSECONDS,
+    Balance,
+    Budget,
+    Claim,
+    Parallel,
+    Refused,
+    Reservation,
+    Span,
+    State,
+)
+from routeguard.telemetry import log_orphaned
+
+#: Accounts of past windows freed with each reservation.
+RETIRED_PER_RESERVE = 4
+
+
+class Account:
+    """The parts of one counter. `spent` and `open` decide; the parts explain."""
+
+    __slots__ = ("kept", "open", "orphaned", "overrun", "settled")
+
+    def __init__(self) -> None:
+        self.settled = self.open = self.kept = self.orphaned = self.overrun = 0
+
+    @property
+    def spent(self) -> int:
+        return self.settled + self.kept + self.orphaned
+
+
+class Book:
+    """The current window of one budget, and its accounts."""
+
+    __slots__ = ("clients", "everybody", "overflow", "span")
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+        self.everybody = Account()
+        self.clients: dict[str, Account] = {}
+        self.overflow = Account()
+
+
+@dataclass(slots=True, eq=False)
+class HeldReservation(Reservation):
+    """A reservation with the accounts it debited, so that settling never looks at a clock."""
+
+    #: Account, and the map it is dropped from when its money is zero.
+    accounts: list[tuple[Account, Book, str]] = field(default_factory=list)
+    #: Partitions in which it holds a slot, and the length of its lease.
+    slots: tuple[str, ...] = ()
+    lease_ns: int = 0
+
+
+class MemoryLedger:
+    """Budgets and slots of one process, forgotten at restart."""
+
+    kind = "memory"
+    scope = "process"
+
+    def __init__(self, *, clock: Clock, clients_max: int = 50_000) -> None:
+        self.paused = False
+        #: Settlements of reservations that had ended already; each was a no-op.
+        self.double_settlements = 0
+        #: Reservations that were charged to the overflow client.
+        self.overflowed = 0
+        self._clock = clock
+        self._clients_max = clients_max
+        self._lock = threading.Lock()
+        self._books: dict[tuple[str, str, bool], Book] = {}
+        self._open: dict[str, HeldReservation] = {}
+        self._slots_in_use: dict[str, int] = {}
+        #: Open leases by their length, so that the first to end is in front: id to (end, reservation).
+        self._leases: dict[int, OrderedDict[str, tuple[int, HeldReservation]]] = {}
+        self._retired: list[dict[str, Account]] = []
+
+    async def reserve(
+        self,
+        reservation_id: str,
+        *,
+        money: Sequence[Claim[Budget]],
+        slots: Sequence[Claim[Parallel]],
+        force: bool = False,
+    ) -> Reservation:
+        """Debit every claim, or none; see `policy.Ledger`."""
+        assert all(claim.amount == money[0].amount > 0 for claim in money), "every budget is debited the same amount"
+        with self._lock:
+            self._orphan_ended_leases()
+            known = self._open.get(reservation_id)
+            if known is not None:
+                return known
+            self._free_some_retired()
+            wall_seconds = self._clock.wall_ns() // NANOSECONDS
+            books = [self._book(claim.policy, wall_seconds) for claim in money]
+            accounts = [self._account(claim, book) for claim, book in zip(money, books, strict=True)]
+            refused = self._verdict(money, books, accounts, slots)
+            if refused is not None and not force:
+                raise refused
+            reservation = HeldReservation(reservation_id, money[0].amount if money else 0, refused=refused)
+            for claim, book, account in zip(money, books, accounts, strict=True):
+                reservation.accounts.append(self._debit(claim, book, account))
+            if slots:
+                self._lease(reservation, slots)
+            self._open[reservation_id] = reservation
+            return reservation
+
+    async def settle(self, reservation: Reservation, *, state: State, settled_nanousd: int, kept_nanousd: int) -> bool:
+        """End a reservation in the counters it debited; see `policy.Ledger`."""
+        assert isinstance(reservation, HeldReservation), "settle takes what reserve of this ledger returned"
+        assert state in ENDED, "a settlement ends the reservation"
+        assert min(settled_nanousd, kept_nanousd) >= 0, "a charge is never negative"
+        with self._lock:
+            if reservation.state in ENDED:
+                self.double_settlements += 1
+                return False
+            was_orphaned = reservation.state == "orphaned"
+            reservation.state = state
+            amount = reservation.amount_nanousd
+            overrun = max(0, settled_nanousd + kept_nanousd - amount)
+            for account, book, partition in reservation.accounts:
+                if was_orphaned:
+                    account.orphaned -= amount
+                else:
+                    account.open -= amount
+                account.settled += settled_nanousd
+                account.kept += kept_nanousd
+                account.overrun += overrun
+                if partition and not (account.spent or account.open):
+                    book.clients.pop(partition, None)
+            self._open.pop(reservation.id, None)
+            self._free_slots(reservation)
+            return True
+
+    def charge_late(self, reservation: Reservation, *, charge_id: str, extra_nanousd: int) -> None:
+        """Charge a late bill to the windows of its reservation; see `policy.Ledger`."""
+        assert isinstance(reservation, HeldReservation), "charge_late takes what reserve of this ledger returned"
+        assert extra_nanousd >= 0, "a late bill never moves money back"
+        with self._lock:
+            for account, book, partition in reservation.accounts:
+                charged = account
+                if partition and book.clients.get(partition) is not account:
+                    # Its account was dropped while its money was zero: the client may have a new one by now.
+                    charged = self._client_account(book, partition)
+                    if charged is not book.overflow:
+                        book.clients[partition] = charged
+                charged.settled += extra_nanousd
+                charged.overrun += extra_nanousd
+
+    def exhausted_until(self, budgets: Sequence[Budget], amount_nanousd: int) -> tuple[bool, int | None]:
+        """Whether one of these budgets has no room for `amount_nanousd` in its window; see `policy.Ledger`."""
+        return self._exhausted(budgets, "", amount_nanousd)
+
+    def client_exhausted_until(
+        self, budgets: Sequence[Budget], client: str, amount_nanousd: int
+    ) -> tuple[bool, int | None]:
+        """The same for one client's budgets; see `policy.Ledger`."""
+        return self._exhausted(budgets, client, amount_nanousd)
+
+    async def balances(self, budgets: Sequence[Budget]) -> list[Balance]:
+        """Where each of these budgets stands; see `policy.Ledger`."""
+        with self._lock:
+            self._orphan_ended_leases()
+            wall_seconds = self._clock.wall_ns() // NANOSECONDS
+            found = [(budget, self._book(budget, wall_seconds)) for budget in budgets]
+            return [
+                Balance(
+                    budget,
+                    book.span.end,
+                    book.everybody.settled,
+                    book.everybody.open,
+                    book.everybody.kept,
+                    book.everybody.orphaned,
+                    book.everybody.overrun,
+                )
+                for budget, book in found
+            ]
+
+    async def in_flight(self) -> int:
+        """Streams holding a slot."""
+        with self._lock:
+            self._orphan_ended_leases()
+            return self._slots_in_use.get("", 0)
+
+    async def set_paused(self, *, paused: bool) -> None:
+        """Turn the kill switch of this process."""
+        self.paused = paused
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def _verdict(
+        self,
+        money: Sequence[Claim[Budget]],
+        books: Sequence[Book],
+        accounts: Sequence[Account],
+        slots: Sequence[Claim[Parallel]],
+    ) -> Refused | None:
+        """What stands in the way, the most final thing first: never fits, spent, spent by this client, busy."""
+        never: list[Budget] = []
+        spent: list[tuple[Budget, Span]] = []
+        busy: list[Budget] = []
+        for claim, book, account in zip(money, books, accounts, strict=True):
+            budget, limit = claim.policy, claim.policy.limit_nanousd
+            free = limit - account.spent
+            if claim.amount > limit > 0:
+                never.append(budget)
+            if claim.amount > free:
+                spent.append((budget, book.span))
+            elif claim.amount > free - account.open:
+                busy.append(budget)
+        if never:
+            return Refused("too_expensive", per_client=all(budget.per_client for budget in never), resets_at=None)
+        if spent:
+            per_client = all(budget.per_client for budget, _ in spent)
+            return Refused("budget_exhausted", per_client=per_client, resets_at=_latest_end(spent))
+        full = [claim.policy for claim in slots if self._is_full(claim)]
+        if busy or full:
+            in_the_way: list[Budget | Parallel] = [*busy, *full]
+            return Refused("busy", per_client=all(policy.per_client for policy in in_the_way), resets_at=None)
+        return None
+
+    def _is_full(self, claim: Claim[Parallel]) -> bool:
+        if claim.policy.quota is None:
+            return False
+        return self._slots_in_use.get(claim.partition, 0) + claim.amount > claim.policy.quota
+
+    def _book(self, budget: Budget, wall_seconds: int) -> Book:
+        book = self._books.get(budget.counter)
+        if book is None:
+            book = self._books[budget.counter] = Book(budget.window.span(wall_seconds))
+        elif book.span.end is not None and wall_seconds >= book.span.end:
+            # Open reservations keep their accounts; the map is freed a little with each reservation.
+            self._retired.append(book.clients)
+            book = self._books[budget.counter] = Book(budget.window.span(wall_seconds))
+        return book
+
+    def _account(self, claim: Claim[Budget], book: Book) -> Account:
+        """The account a claim would be debited from; a new client's is only kept when it is debited."""
+        if not claim.policy.per_client:
+            return book.everybody
+        return self._client_account(book, claim.partition)
+
+    def _client_account(self, book: Book, client: str) -> Account:
+        account = book.clients.get(client)
+        if account is not None:
+            return account
+        return Account() if len(book.clients) < self._clients_max else book.overflow
+
+    def _debit(self, claim: Claim[Budget], book: Book, account: Account) -> tuple[Account, Book, str]:
+        account.open += claim.amount
+        if not claim.policy.per_client:
+            return (account, book, "")
+        if account is book.overflow:
+            self.overflowed += 1
+            return (account, book, "")
+        book.clients[claim.partition] = account
+        return (account, book, claim.partition)
+
+    def _exhausted(self, budgets: Sequence[Budget], client: str, amount_nanousd: int) -> tuple[bool, int | None]:
+        wall_seconds = self._clock.wall_ns() // NANOSECONDS
+        in_the_way: list[tuple[Budget, Span]] = []
+        with self._lock:
+            for budget in budgets:
+                book = self._book(budget, wall_seconds)
+                account = self._client_account(book, client) if budget.per_client else book.everybody
+                if account.spent + amount_nanousd > budget.limit_nanousd:
+                    in_the_way.append((budget, book.span))
+        return (bool(in_the_way), _latest_end(in_the_way))
+
+    def _lease(self, reservation: HeldReservation, slots: Sequence[Claim[Parallel]]) -> None:
+        reservation.slots = tuple([slot.partition for slot in slots])
+        reservation.lease_ns = lease_ns = max([slot.policy.lease_ns for slot in slots])
+        for partition in reservation.slots:
+            self._slots_in_use[partition] = self._slots_in_use.get(partition, 0) + 1
+        leases = self._leases.get(lease_ns)
+        if leases is None:
+            leases = self._leases[lease_ns] = OrderedDict()
+        leases[reservation.id] = (self._clock.monotonic_ns() + lease_ns, reservation)
+
+    def _orphan_ended_leases(self) -> None:
+        """Free the slots whose lease is over. The money of their owners stays: it is orphaned, not given back."""
+        now_ns = self._clock.monotonic_ns()
+        for leases in self._leases.values():
+            while leases:
+                ends_ns, reservation = next(iter(leases.values()))
+                if ends_ns > now_ns:
+                    break
+                self._free_slots(reservation)
+                reservation.state = "orphaned"
+                log_orphaned(reservation.id)
+                for account, _, _ in reservation.accounts:
+                    account.open -= reservation.amount_nanousd
+                    account.orphaned += reservation.amount_nanousd
+
+    def _free_slots(self, reservation: HeldReservation) -> None:
+        leases = self._leases.get(reservation.lease_ns)
+        if leases is None or leases.pop(reservation.id, None) is None:
+            return
+        for partition in reservation.slots:
+            left = self._slots_in_use[partition] - 1
+            if left:
+                self._slots_in_use[partition] = left
+            else:
+                del self._slots_in_use[partition]
+
+    def _free_some_retired(self) -> None:
+        for _ in range(RETIRED_PER_RESERVE):
+            if not self._retired:
+                return
+            accounts = self._retired[-1]
+            if accounts:
+                accounts.popitem()
+            else:
+                self._retired.pop()
+
+
+def _latest_end(in_the_way: Sequence[tuple[Budget, Span]]) -> int | None:
+    """The latest reset; None as soon as one of them never resets."""
+    ends = [span.end for _, span in in_the_way]
+    return None if None in ends else max((end for end in ends if end is not None), default=None)

@@ -1,0 +1,216 @@
+"""What the guard says about itself: log lines, and the counts behind the status page.
+
+No prompt, key or address is ever written; a client appears as its keyed hash. Rejections are sampled (the first
+and then each hundredth of a reason and minute), so that an attack does not fill the disk.
+"""
+
+import logging
+import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+
+from cachetools import LRUCache
+
+from routeguard.admitted import Admission
+from routeguard.clock import Clock
+from routeguard.money import format_usd
+from routeguard.policy import NANOSECONDS
+
+logger = logging.getLogger("routeguard")
+
+#: Clients remembered for the status page, least recently seen out first.
+TOP_CLIENTS_REMEMBERED = 10_000
+REJECTED_SAMPLE = 100
+
+
+@dataclass(slots=True)
+class ClientCounts:
+    """One client since it was last forgotten."""
+
+    admitted: int = 0
+    rejected: int = 0
+    spend_nanousd: int = 0
+
+
+@dataclass(slots=True)
+class Counts:
+    """Of this process, since its start."""
+
+    admitted: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    endings: Counter[str] = field(default_factory=Counter)
+    would_reject: Counter[str] = field(default_factory=Counter)
+    ledger_errors: int = 0
+    unusable_reports: int = 0
+    overflow_clients: int = 0
+
+
+def log_orphaned(reservation_id: str) -> None:
+    """A reservation outlived its lease: its slot is free, its money stays charged."""
+    fields = {**dict.fromkeys(FIELDS), "event": "orphaned", "admission_id": reservation_id, "ending": "orphaned"}
+    logger.warning("orphaned: reservation %s outlived its lease; its money stays charged", reservation_id, extra=fields)
+
+
+class Telemetry:
+    """Counts and log lines of one guard."""
+
+    def __init__(self, *, clock: Clock, clients_max: int) -> None:
+        self.counts = Counts()
+        self._clock = clock
+        self._clients: LRUCache[str, ClientCounts] = LRUCache(maxsize=min(clients_max, TOP_CLIENTS_REMEMBERED))
+        self._rejected_this_minute: Counter[str] = Counter()
+        self._minute = -1
+        self._said_once: set[str] = set()
+        # Late reports come from any thread, and an LRU map is not safe between them.
+        self._lock = threading.Lock()
+
+    def admitted(self, admission: Admission) -> None:
+        self.counts.admitted += 1
+        self._client(admission.client).admitted += 1
+        if logger.isEnabledFor(logging.INFO):
+            self._log(logging.INFO, "admitted", admission)
+
+    def rejected(self, reason: str, *, request_id: str, path: str, client: str | None) -> None:
+        self.counts.rejected[reason] += 1
+        if client is not None:
+            self._client(client).rejected += 1
+        self._log_refusal("rejected", reason, request_id=request_id, path=path, client=client)
+
+    def would_reject(self, reason: str, *, request_id: str, path: str, client: str | None) -> None:
+        self.counts.would_reject[reason] += 1
+        self._log_refusal("would_reject", reason, request_id=request_id, path=path, client=client)
+
+    def ended(self, admission: Admission) -> None:
+        charge = admission.charge
+        assert charge is not None, "an ending has a charge"
+        self.counts.endings[charge.state] += 1
+        self._client(admission.client).spend_nanousd += charge.total_nanousd
+        level = logging.WARNING if charge.state == "kept" else logging.INFO
+        if logger.isEnabledFor(level):
+            self._log(level, charge.state, admission)
+        if admission.truncated:
+            self._log(logging.INFO, "truncated", admission)
+
+    def overrun(self, admission: Admission, *, over_nanousd: int, remedy: str) -> None:
+        logger.warning(
+            "overrun: a call cost %s USD more than was reserved for it; %s",
+            format_usd(over_nanousd),
+            remedy,
+            extra=self._fields("overrun", admission),
+        )
+
+    def late(self, admission: Admission, *, extra_nanousd: int) -> None:
+        self._client(admission.client).spend_nanousd += extra_nanousd
+        logger.warning(
+            "overrun: a report after the ending raised the bill by %s USD",
+            format_usd(extra_nanousd),
+            extra=self._fields("overrun", admission),
+        )
+
+    def unusable_report(self, admission: Admission, problem: str) -> None:
+        self.counts.unusable_reports += 1
+        self.once(f"report:{problem}", f"a report cannot be used ({problem}); its call counts at its worst case")
+
+    def ledger_error(self, problem: BaseException, *, doing: str) -> None:
+        self.counts.ledger_errors += 1
+        self._plain(logging.ERROR, "ledger_error", f"ledger_error: {doing}: {type(problem).__name__}")
+
+    def paused(self, *, paused: bool) -> None:
+        event = "paused" if paused else "resumed"
+        self._plain(logging.WARNING, event, event)
+
+    def once(self, key: str, text: str) -> None:
+        """A warning that is said once a process."""
+        if key in self._said_once or len(self._said_once) > 1000:
+            return
+        self._said_once.add(key)
+        logger.warning("%s", text)
+
+    def started(self, line: str, warnings: tuple[str, ...]) -> None:
+        """The start line, on the log or, where nobody listens to it, on stderr: it must be seen once."""
+        for warning in warnings:
+            logger.warning("%s", warning)
+        if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
+            logger.info("%s", line)
+        else:
+            sys.stderr.write(line + "\n")
+
+    def top_clients(self, number: int) -> list[tuple[str, ClientCounts]]:
+        """The clients that spent most, then those refused most."""
+        with self._lock:
+            remembered = list(self._clients.items())
+        return sorted(remembered, key=lambda item: (item[1].spend_nanousd, item[1].rejected), reverse=True)[:number]
+
+    def _client(self, client: str) -> ClientCounts:
+        with self._lock:
+            counts = self._clients.get(client)
+            if counts is None:
+                counts = self._clients[client] = ClientCounts()
+            return counts
+
+    def _log_refusal(self, event: str, reason: str, *, request_id: str, path: str, client: str | None) -> None:
+        minute = self._clock.monotonic_ns() // (60 * NANOSECONDS)
+        if minute != self._minute:
+            self._minute = minute
+            self._rejected_this_minute.clear()
+        key = f"{event} {reason}"
+        seen = self._rejected_this_minute[key]
+        self._rejected_this_minute[key] = seen + 1
+        if seen % REJECTED_SAMPLE:
+            return
+        known = {"event": event, "reason": reason, "request_id": request_id, "path": path, "client": client}
+        fields: dict[str, str | None] = {**dict.fromkeys(FIELDS), **known}
+        logger.info("%s: %s %s client %s", event, path, reason, client or "unknown", extra=fields)
+
+    def _log(self, level: int, event: str, admission: Admission) -> None:
+        fields = self._fields(event, admission)
+        logger.log(
+            level,
+            "%s: %s ceiling %s USD charged %s client %s",
+            event,
+            admission.path,
+            fields["ceiling_usd"],
+            fields["charged_usd"],
+            admission.client,
+            extra=fields,
+        )
+
+    def _plain(self, level: int, event: str, text: str) -> None:
+        logger.log(level, "%s", text, extra={**dict.fromkeys(FIELDS), "event": event})
+
+    def _fields(self, event: str, admission: Admission) -> dict[str, str | int | None]:
+        charge, usage = admission.charge, admission.usage
+        return {
+            "event": event,
+            "request_id": admission.request_id,
+            "admission_id": admission.id,
+            "path": admission.path,
+            "client": admission.client,
+            "reason": None,
+            "ending": charge.state if charge is not None else None,
+            "why": charge.why if charge is not None else None,
+            "ceiling_usd": format_usd(admission.ceiling_nanousd),
+            "charged_usd": format_usd(charge.total_nanousd) if charge is not None else None,
+            "model": admission.model,
+            "input_tokens": usage.input_tokens if usage is not None else None,
+            "output_tokens": usage.output_tokens if usage is not None else None,
+        }
+
+
+#: Every log record of ours has these, unknown ones as None.
+FIELDS = (
+    "event",
+    "request_id",
+    "admission_id",
+    "path",
+    "client",
+    "reason",
+    "ending",
+    "why",
+    "ceiling_usd",
+    "charged_usd",
+    "model",
+    "input_tokens",
+    "output_tokens",
+)
