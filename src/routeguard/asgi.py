@@ -1,0 +1,349 @@
+"""The ASGI face: `RouteGuard(app, …)`, for FastAPI, Starlette, Django and anything else that speaks ASGI."""
+
+import os
+from inspect import currentframe
+from typing import TYPE_CHECKING
+
+import anyio
+
+from routeguard.admitted import SCOPE_KEY, Admission, current
+from routeguard.answers import answer, cors_headers, policy_header, preflight_headers, rate_header
+from routeguard.build import build_guard
+from routeguard.config import Settings, start_line
+from routeguard.ending import Failure
+from routeguard.errors import ConfigError, Rejected
+from routeguard.guard import Attempt, Guard
+from routeguard.lifespan import pass_lifespan, refuse_startup
+from routeguard.observe import observe
+from routeguard.paths import PathPatterns
+from routeguard.replay import ClientGone, Receive, Replay, Scope, Send
+from routeguard.respond import respond
+from routeguard.status import StatusRoutes
+from routeguard.tap import Tap
+from routeguard.telemetry import logger
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+    from typing_extensions import Unpack
+
+    from routeguard.config import SettingsKeywords
+
+#: How far up the stack to look for Starlette building its middleware.
+FRAMES_MAX = 12
+
+
+class RouteGuard:
+    """ASGI middleware that caps what a public AI route can cost, before the call is made.
+
+    Args:
+        app: The application to guard.
+        keywords: The settings of `docs/settings.md`, in lower case without prefix; what is not given comes from the
+            environment, then from Django's settings, then from the default.
+
+    Raises:
+        ConfigError: The settings cannot be used; every problem is listed. Built by Starlette inside `lifespan`,
+            where an exception would be swallowed, the guard fails the server's start instead.
+    """
+
+    def __init__(self, app: "ASGIApp", **keywords: "Unpack[SettingsKeywords]") -> None:
+        self.app = app
+        self._config_error: ConfigError | None = None
+        self._started = False
+        try:
+            self.settings = Settings(**keywords)
+            self._guard = build_guard(self.settings) if self.settings.mode != "off" else None
+        except ConfigError as error:
+            if not _is_built_lazily():
+                raise
+            self._config_error = error
+            self._guard = None
+            self._paths = PathPatterns(_paths_of(keywords))
+            logger.error("%s", error)
+            return
+        self._paths = PathPatterns(self.settings.paths)
+        self._status = StatusRoutes(self.settings, self._guard) if self._guard is not None else None
+        self._policy_header = policy_header(self.settings.rates)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if self._config_error is not None:
+            await self._refuse_all(self._config_error, scope, receive, send)
+        elif self._guard is None:
+            if kind != "lifespan" and SCOPE_KEY not in scope:
+                current.set(None)
+            await self.app(scope, receive, send)
+        elif kind == "http":
+            await self._http(self._guard, scope, receive, send)
+        elif kind == "websocket":
+            await self._websocket(self._guard, scope, receive, send)
+        elif kind == "lifespan":
+            await pass_lifespan(
+                self.app, scope, receive, send, on_startup=self._start, on_shutdown=self._guard.ledger.aclose
+            )
+        else:
+            await self.app(scope, receive, send)
+
+    async def _http(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._status is not None and self._status.covers(scope):
+            await self._status(scope, receive, send)
+            return
+        path = self._paths.match(scope["path"], scope.get("root_path", ""))
+        methods = self.settings.methods
+        outer: Admission | None = scope.get(SCOPE_KEY)
+        if path is None or (methods is not None and scope["method"] not in methods):
+            if outer is None:
+                # For every request: servers start a pipelined one in the context of its predecessor.
+                current.set(None)
+            await self.app(scope, receive, send)
+        elif self._already_reserved(guard, outer):
+            await self.app(scope, receive, send)
+        else:
+            if not self._started:
+                await self._start()
+            await self._guarded(guard, guard.open(scope, path), receive, send, outer)
+
+    async def _guarded(
+        self, guard: Guard, attempt: Attempt, receive: Receive, send: Send, outer: Admission | None
+    ) -> None:
+        # One scope for both waits, because entering one costs as much as a check: `screen` gives it the time of
+        # the body, `_run` the time of the stream, and the last body message lifts it.
+        rejected: Rejected | None = None
+        with attempt.time_limit:
+            rejected = await self._serve(guard, attempt, receive, send, outer)
+        if attempt.time_limit.cancel_called:
+            rejected = guard.refusals.too_slow() if attempt.admission is None else guard.refusals.timed_out()
+        if rejected is None:
+            return
+        if attempt.response_started:
+            # Raising is what makes every server close the connection without the chunk that would end it well.
+            raise rejected
+        if attempt.admission is None:
+            guard.rejected(attempt, rejected)
+        await self._answer(guard, attempt, rejected, receive, send)
+
+    async def _serve(
+        self, guard: Guard, attempt: Attempt, receive: Receive, send: Send, outer: Admission | None
+    ) -> Rejected | None:
+        """Admit the request and call the application. A refusal is returned, to be answered without a time limit."""
+        scope = attempt.scope
+        is_preflight = _is_preflight(scope)
+        try:
+            admission = await self._admit(guard, attempt, receive, outer, is_preflight=is_preflight)
+        except ClientGone:
+            return None
+        except Rejected as rejected:
+            if is_preflight and rejected.reason != "edge_secret":
+                headers = preflight_headers(self.settings.cors_origins, scope["headers"])
+                await respond(scope, receive, send, status=204, headers=headers, body=b"", drain=False)
+                return None
+            return rejected
+        replay = attempt.receive or Replay(receive, [])
+        if admission is None:
+            current.set(outer)
+            await self.app(scope, replay, send)
+            return None
+        attempt.admission = admission
+        current.set(admission)
+        state = scope.get("state")
+        if state is None:
+            state = {}
+        state["routeguard"] = admission
+        inner = {**scope, SCOPE_KEY: admission, "state": state}
+        left = attempt.ticket.left if attempt.ticket is not None and not is_preflight else None
+        tap = Tap(
+            send,
+            replay,
+            guard,
+            attempt,
+            admission,
+            extra_headers=[] if left is None else [self._policy_header, rate_header(left)],
+            read_response=self.settings.read_response,
+            is_preflight=is_preflight,
+        )
+        await self._run(guard, attempt, inner, replay, tap)
+        return None
+
+    async def _admit(
+        self, guard: Guard, attempt: Attempt, receive: Receive, outer: Admission | None, *, is_preflight: bool
+    ) -> Admission | None:
+        """Screen and reserve. None: pass without an admission, because observing met a sick ledger or a bug."""
+        observing = guard.rules.observe
+        try:
+            if is_preflight:
+                guard.check_edge(attempt)
+                # Whatever a peer sends behind a preflight without a length is not delivered.
+                attempt.receive = Replay(receive, [{"type": "http.request", "body": b"", "more_body": False}])
+                return await guard.reserve_preflight(attempt, outer)
+            if not observing:
+                await guard.screen(attempt, receive)
+                return await guard.reserve(attempt, outer)
+            await observe(guard, attempt, receive)
+            admission = await guard.reserve(attempt, outer)
+        except Rejected as rejected:
+            if observing and rejected.reason not in {"edge_secret", "service_paused"}:
+                guard.telemetry.would_reject(
+                    rejected.reason, request_id=attempt.request_id, path=attempt.path, client=attempt.client
+                )
+                return None
+            raise
+        except (ClientGone, ConfigError):
+            raise
+        except Exception as problem:
+            # A bug in the guard refuses the request; while observing it lets it pass.
+            logger.exception("the guard failed; the request is %s", "passed" if observing else "refused")
+            guard.telemetry.counts.ledger_errors += 1
+            if observing:
+                return None
+            raise guard.refusals.unavailable() from problem
+        if attempt.would_reject is not None:
+            guard.telemetry.would_reject(
+                attempt.would_reject, request_id=attempt.request_id, path=attempt.path, client=attempt.client
+            )
+        return admission
+
+    async def _run(self, guard: Guard, attempt: Attempt, inner: Scope, receive: Replay, tap: Tap) -> None:
+        """Call the application, and end the admission whatever happens."""
+        time_limit = attempt.time_limit
+        failure: Failure | None = None
+        try:
+            if not guard.rules.observe:
+                time_limit.deadline = anyio.current_time() + guard.rules.stream_timeout_seconds
+            await self.app(inner, receive, tap)
+        except Exception:
+            failure = "exception"
+            if not time_limit.cancel_called:
+                raise
+            logger.exception("the application failed while it was stopped after MAX_STREAM")
+        except BaseException:
+            failure = "cancelled"
+            raise
+        finally:
+            if time_limit.cancel_called:
+                failure = "stream_timeout"
+            await tap.end(failure, complete=False)
+
+    async def _answer(self, guard: Guard, attempt: Attempt, rejected: Rejected, receive: Receive, send: Send) -> None:
+        settings, scope = self.settings, attempt.scope
+        headers, body = answer(rejected, request_id=attempt.request_id, error_format=settings.error_format)
+        if rejected.reason == "rate_limited" and attempt.client is not None:
+            left = guard.limiter.left(attempt.client, guard.rules.rates)
+            if left is not None:
+                headers += [self._policy_header, rate_header(left)]
+        headers += cors_headers(settings.cors_origins, scope["headers"])
+        # A `receive` that was given up on is not used again: some servers then answer a false disconnect.
+        # Without a close the server would go on reading what a slow client sends, for as long as it likes.
+        is_slow = rejected.reason == "body_timeout"
+        await respond(
+            scope,
+            receive,
+            send,
+            status=rejected.status,
+            headers=headers,
+            body=body,
+            drain=not attempt.body_complete and not is_slow,
+            begun=attempt.body_begun,
+            close=is_slow,
+        )
+
+    async def _websocket(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
+        path = self._paths.match(scope["path"], scope.get("root_path", ""))
+        if SCOPE_KEY not in scope:
+            current.set(None)
+        if path is None or self.settings.websocket == "ignore":
+            await self.app(scope, receive, send)
+            return
+        if not self._started:
+            await self._start()
+        attempt = guard.open(scope, path)
+        if guard.rules.observe:
+            guard.telemetry.would_reject("websocket_refused", request_id=attempt.request_id, path=path, client=None)
+            await self.app(scope, receive, send)
+            return
+        rejected = Rejected("websocket_refused", "This route does not accept websockets.", status=403)
+        guard.rejected(attempt, rejected)
+        message = await receive()
+        if message["type"] != "websocket.connect":
+            return
+        if "websocket.http.response" not in (scope.get("extensions") or {}):
+            await send({"type": "websocket.close", "code": 1008, "reason": "websocket_refused"})
+            return
+        headers, body = answer(rejected, request_id=attempt.request_id, error_format=self.settings.error_format)
+        headers += cors_headers(self.settings.cors_origins, scope["headers"])
+        await send({"type": "websocket.http.response.start", "status": rejected.status, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": body})
+
+    def _already_reserved(self, guard: Guard, outer: Admission | None) -> bool:
+        admission = outer
+        while admission is not None:
+            if admission.namespace == guard.rules.namespace:
+                guard.telemetry.once(
+                    "installed-twice",
+                    "a second RouteGuard with the same NAMESPACE met the same request and was skipped; "
+                    "install it once, or give it a NAMESPACE of its own",
+                )
+                return True
+            admission = admission.outer
+        return False
+
+    async def _start(self) -> None:
+        """Say once what is in force."""
+        if self._started or self._guard is None:
+            return
+        self._started = True
+        self._guard.telemetry.started(start_line(self.settings), self.settings.warnings)
+
+    async def _refuse_all(self, error: ConfigError, scope: Scope, receive: Receive, send: Send) -> None:
+        """The configuration is broken: fail the start, or without a lifespan refuse every request."""
+        if scope["type"] == "lifespan":
+            await refuse_startup(receive, send, str(error))
+        elif self._paths.match(scope["path"], scope.get("root_path", "")) is None:
+            current.set(None)
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            rejected = Rejected(
+                "guard_unavailable", "The assistant is not available right now.", status=503, retry_after=5
+            )
+            headers, body = answer(rejected, request_id="configuration", error_format="openai")
+            await respond(scope, receive, send, status=503, headers=headers, body=body, drain=True)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1011, "reason": "guard_unavailable"})
+
+
+def _paths_of(keywords: "SettingsKeywords") -> list[str]:
+    """The guarded paths of settings that cannot be used; everything where even they cannot be read."""
+    paths = keywords.get("paths") or os.environ.get("ROUTEGUARD_PATHS") or "**"
+    listed = paths.split(",") if isinstance(paths, str) else map(str, paths)
+    return [path.strip() for path in listed if path.strip()] or ["**"]
+
+
+def _is_preflight(scope: Scope) -> bool:
+    """A real preflight: OPTIONS with Origin and Access-Control-Request-Method, and no body announced."""
+    if scope["method"] != "OPTIONS":
+        return False
+    has_origin = asks_method = False
+    for name, value in scope["headers"]:
+        if name == b"origin":
+            has_origin = True
+        elif name == b"access-control-request-method":
+            asks_method = True
+        elif name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0"):
+            return False
+    return has_origin and asks_method
+
+
+def _is_built_lazily() -> bool:
+    """Whether Starlette is building its middleware stack now, inside a request or lifespan.
+
+    uvicorn takes any exception raised there for an application without lifespan and serves on unguarded, so the
+    error has to be kept and answered. There is no other sign of it: `Starlette.build_middleware_stack` calls the
+    class like anyone else.
+    """
+    frame = currentframe()
+    for _ in range(FRAMES_MAX):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == "build_middleware_stack":
+            return True
+        frame = frame.f_back
+    return False

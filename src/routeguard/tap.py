@@ -1,0 +1,145 @@
+"""The application's `send`, observed: forwards, looks, and ends the admission at the last body message.
+
+Rules that live here:
+
+- Forward first, look second. Nothing is delayed, buffered or changed but the headers of the start.
+- The ending is decided when the last body message *enters*, before it is forwarded: some servers tell the
+  application of a disconnect while it still waits for that last `send`, and background tasks run after it.
+- A last body message is no evidence of success. Several stacks send it after a failure.
+"""
+
+import math
+
+from routeguard.admitted import TRUNCATED, Admission
+from routeguard.ending import Failure
+from routeguard.formats import UsageReader, body_reader, stream_reader
+from routeguard.guard import Attempt, Guard
+from routeguard.replay import Message, Replay, Send
+
+#: A JSON answer larger than this is not read for usage.
+READ_BYTES_MAX = 1_048_576
+
+
+class Tap:
+    """One response on its way out."""
+
+    __slots__ = (
+        "_admission",
+        "_attempt",
+        "_extra_headers",
+        "_guard",
+        "_is_preflight",
+        "_read_response",
+        "_reader",
+        "_receive",
+        "_send",
+        "body_sent",
+        "status",
+    )
+
+    def __init__(
+        self,
+        send: Send,
+        receive: Replay,
+        guard: Guard,
+        attempt: Attempt,
+        admission: Admission,
+        *,
+        extra_headers: list[tuple[bytes, bytes]],
+        read_response: str,
+        is_preflight: bool,
+    ) -> None:
+        self._send = send
+        self._receive = receive
+        self._guard = guard
+        self._admission = admission
+        self._extra_headers = extra_headers
+        self._read_response = read_response
+        self._is_preflight = is_preflight
+        self._reader: UsageReader | None = None
+        #: Status of the answer once it has started.
+        self.status: int | None = None
+        self.body_sent = False
+        self._attempt = attempt
+
+    async def __call__(self, message: Message) -> None:
+        if self._attempt.time_limit.cancel_called:
+            # The application's time is over; what it still sends while it unwinds would end the stream well.
+            return
+        kind = message["type"]
+        if kind == "http.response.body":
+            body = message.get("body", b"")
+            if message.get("more_body", False):
+                await self._send(message)
+                if self._reader is not None:
+                    self._reader.feed(body)
+                if body:
+                    self.body_sent = True
+                return
+            if self._reader is not None:
+                self._reader.feed(body)
+            if body:
+                self.body_sent = True
+            await self._last()
+        elif kind == "http.response.start":
+            message = self._start(message)
+        elif kind == "http.response.pathsend":
+            self.body_sent = True
+            await self._last()
+        await self._send(message)
+
+    async def end(self, failure: Failure | None, *, complete: bool) -> None:
+        """Decide the ending; once, later calls do nothing."""
+        admission = self._admission
+        if admission.ended:
+            return
+        disconnected = self._receive.disconnected
+        if failure is None and self.status is not None and self.status >= 500:
+            failure = "status_5xx"
+        reader, read, seen, terminal = self._reader, None, False, False
+        if reader is not None:
+            read = reader.result(failed=failure is not None or disconnected or not complete)
+            seen, terminal = reader.seen, reader.terminal
+            if reader.finish in TRUNCATED:
+                admission.truncated = True
+        if failure is None and disconnected and not terminal and admission.has_unreported_calls():
+            failure = "disconnect"
+        await self._guard.end(
+            admission,
+            failure=failure,
+            status=self.status,
+            read=read,
+            provider_seen=seen,
+            preflight_is_free=not self.body_sent if self._is_preflight else None,
+        )
+
+    async def _last(self) -> None:
+        # Work after the last message is never cancelled.
+        self._attempt.time_limit.deadline = math.inf
+        await self.end(None, complete=True)
+
+    def _start(self, message: Message) -> Message:
+        self.status = status = message["status"]
+        self._attempt.response_started = True
+        headers = list(message.get("headers", ()))
+        if self._read_response != "none" and status < 300:
+            self._reader = _reader(headers, read_bodies=self._read_response == "all")
+        if not self._extra_headers:
+            return message
+        return {**message, "headers": [*headers, *self._extra_headers]}
+
+
+def _reader(headers: list[tuple[bytes, bytes]], *, read_bodies: bool) -> UsageReader | None:
+    """What reads usage from an answer with these headers; nothing reads a compressed one."""
+    media_type = b""
+    for name, value in headers:
+        lowered = name.lower()
+        if lowered == b"content-type":
+            media_type = value.split(b";")[0].strip().lower()
+        elif lowered == b"content-encoding" and value.strip().lower() != b"identity":
+            return None
+    if media_type == b"text/event-stream":
+        return stream_reader()
+    if read_bodies and (media_type == b"application/json" or media_type.endswith(b"+json")):
+        return body_reader(READ_BYTES_MAX)
+    return None
