@@ -1,0 +1,7 @@
+"""`python -m routeguard`."""
+
+import sys
+
+from routeguard.cli import main
+
+sys.exit(main())

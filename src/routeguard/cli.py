@@ -1,0 +1,185 @@
+"""The command line: `routeguard check`, and what steers a guard that shares its ledger."""
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from routeguard.clock import SystemClock
+from routeguard.errors import ConfigError
+from routeguard.money import format_usd
+
+if TYPE_CHECKING:
+    from routeguard.config import Settings
+
+EXIT_FINE, EXIT_WARNINGS, EXIT_ERRORS = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. 0 is fine, 1 means warnings, 2 means errors."""
+    parser = argparse.ArgumentParser(prog="routeguard", description="Caps what a public AI route can cost.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    check = commands.add_parser("check", help="say what is in force, where each setting comes from, and what is wrong")
+    check.add_argument("app", nargs="?", metavar="module:app", help="the application to look into")
+    check.add_argument("--json", action="store_true", help="print JSON")
+    commands.add_parser("demo", help="serve the demo of a checkout")
+    for name in ("status", "pause", "resume"):
+        steer = commands.add_parser(name, help=f"{name} a running guard through its ledger")
+        steer.add_argument("app", nargs="?", metavar="module:app", help="the application with the guard")
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "check":
+        return _check(chosen.app, as_json=chosen.json)
+    if chosen.command == "demo":
+        return _demo()
+    return _steer(chosen.command, chosen.app)
+
+
+def _check(app: str | None, *, as_json: bool) -> int:
+    try:
+        settings = _settings(app)
+    except (ConfigError, _NoGuard) as error:
+        problems = list(error.problems) if isinstance(error, ConfigError) else [str(error)]
+        if as_json:
+            print(json.dumps({"ok": False, "problems": problems, "warnings": []}, indent=2))
+        else:
+            print(error, file=sys.stderr)
+        return EXIT_ERRORS
+    report = _report(settings)
+    if as_json:
+        print(json.dumps(report, indent=2))
+    else:
+        _print(settings, report)
+    return EXIT_WARNINGS if settings.warnings else EXIT_FINE
+
+
+def _report(settings: "Settings") -> dict[str, object]:
+    wall_ns = SystemClock().wall_ns()
+    smallest, largest = settings.tariff.smallest(wall_ns), settings.tariff.largest(wall_ns)
+    budgets: list[dict[str, object]] = [
+        {
+            "name": budget.name,
+            "limit_usd": format_usd(budget.limit_nanousd),
+            # As many of the largest also fit at once: what is open beyond that is refused as busy.
+            "calls_of_the_largest": budget.limit_nanousd // largest if largest else None,
+            "calls_of_the_smallest": budget.limit_nanousd // smallest if smallest else None,
+        }
+        for budget in settings.budgets
+    ]
+    return {
+        "ok": True,
+        "mode": settings.mode,
+        "settings": {
+            name: {"value": settings.written[name], "source": settings.sources[name]} for name in settings.sources
+        },
+        "trust": {"source": settings.strategy.name, "says": settings.client_source, "platform": settings.platform},
+        "ceiling_usd": {"smallest": format_usd(smallest), "largest": format_usd(largest)},
+        "budgets": budgets,
+        "max_parallel": settings.max_parallel,
+        "ledger": settings.ledger.partition(":")[0],
+        "workers": settings.workers,
+        "processes": settings.processes,
+        "problems": [],
+        "warnings": list(settings.warnings),
+    }
+
+
+def _print(settings: "Settings", report: dict[str, object]) -> None:
+    from routeguard.config import start_line
+
+    rows = [(name, settings.written[name], source) for name, source in settings.sources.items()]
+    shown = [row for row in rows if row[1] is not None]
+    width = max(len(name) for name, _, _ in shown)
+    value_width = min(48, max(len(value or "") for _, value, _ in shown))
+    for name, value, source in shown:
+        print(f"{name:<{width}}  {value or '':<{value_width}}  {source}")
+    print()
+    print(start_line(settings))
+    if settings.platform is not None:
+        from routeguard.client_ip import PLATFORMS
+
+        print(f"client address: {settings.strategy.name}, because {PLATFORMS[settings.platform].why}")
+    else:
+        print(f"client address: {settings.client_source}")
+    budgets = report["budgets"]
+    assert isinstance(budgets, list), "the report lists budgets"
+    for budget in budgets:
+        print(
+            f"budget {budget['limit_usd']} USD per {budget['name']}: room for {budget['calls_of_the_largest']} of the "
+            f"largest calls, or {budget['calls_of_the_smallest']} of the smallest; "
+            f"MAX_PARALLEL is {settings.max_parallel or 'unlimited'}"
+        )
+    for warning in settings.warnings:
+        print(f"warning: {warning}")
+
+
+def _steer(command: str, app: str | None) -> int:
+    try:
+        settings = _settings(app)
+    except (ConfigError, _NoGuard) as error:
+        print(error, file=sys.stderr)
+        return EXIT_ERRORS
+    kind = settings.ledger.partition(":")[0]
+    print(
+        f"routeguard {command}: a {kind}:// ledger belongs to the process that serves; no other can reach it. "
+        f"Use POST {settings.status_path}/pause with ADMIN_TOKEN, or share the ledger with LEDGER=sqlite:///routeguard.db",
+        file=sys.stderr,
+    )
+    return EXIT_ERRORS
+
+
+def _demo() -> int:
+    sys.path.insert(0, os.getcwd())
+    try:
+        demo = importlib.import_module("examples.fastapi_app.__main__")
+    except ModuleNotFoundError:
+        print("routeguard demo: the demo lives in a checkout of the repository; run `make demo` there", file=sys.stderr)
+        return EXIT_ERRORS
+    demo.main()
+    return EXIT_FINE
+
+
+class _NoGuard(Exception):
+    """The application cannot be looked into."""
+
+
+def _settings(app: str | None) -> "Settings":
+    """The settings of the guard in `module:app`, else those of the environment.
+
+    Raises:
+        ConfigError: They cannot be used.
+        _NoGuard: There is no such application, or no guard in it.
+    """
+    from routeguard.config import Settings
+
+    if app is None:
+        return Settings()
+    module_name, _, attribute = app.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: object = importlib.import_module(module_name)
+    except ImportError as error:
+        raise _NoGuard(f"routeguard check: {module_name!r} cannot be imported: {error}") from error
+    for name in (attribute or "app").split("."):
+        found = getattr(found, name, None)
+    settings = _find(found)
+    if settings is None:
+        raise _NoGuard(f"routeguard check: no RouteGuard in {app!r}; add it with app.add_middleware(RouteGuard)")
+    return settings
+
+
+def _find(app: object) -> "Settings | None":
+    """The settings of the guard around or inside an application."""
+    from routeguard.asgi import RouteGuard
+    from routeguard.config import Settings
+
+    while app is not None:
+        if isinstance(app, RouteGuard):
+            return app.settings
+        for middleware in getattr(app, "user_middleware", ()):
+            if middleware.cls is RouteGuard:
+                return Settings(**middleware.kwargs)
+        app = getattr(app, "app", None)
+    return None
