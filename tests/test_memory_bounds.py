@@ -112,3 +112,16 @@ async def test_amounts_that_would_not_settle_are_our_mistake(clock: FakeClock, a
         await ledger.reserve(
             "1", money=[Claim(one, "", amount) for one, amount in zip(claims, amounts, strict=True)], slots=[]
         )
+
+
+@pytest.mark.parametrize("charge", [(-1, 0), (0, -1), (5, -1)], ids=repr)
+async def test_a_negative_charge_is_our_mistake(clock: FakeClock, charge: tuple[int, int]) -> None:
+    ledger = MemoryLedger(clock=clock)
+    reservation = await admitted(ledger, "1", [MINE], client="a")
+
+    with pytest.raises(AssertionError):
+        await ledger.settle(reservation, state="kept", settled_nanousd=charge[0], kept_nanousd=charge[1])
+    with pytest.raises(AssertionError):
+        ledger.charge_late(reservation, charge_id="late", extra_nanousd=-1)
+
+    assert reservation.state == "open"

@@ -49,7 +49,7 @@ def build_guard(settings: Settings, *, clock: Clock | None = None, ledger: Ledge
     telemetry = Telemetry(clock=clock, clients_max=settings.max_clients)
     return Guard(
         rules=rules,
-        clients=Clients(rules, telemetry),
+        clients=Clients(rules, ledger, telemetry),
         refusals=Refusals(rules, clock),
         ledger=ledger,
         limiter=limiter,

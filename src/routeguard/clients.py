@@ -5,12 +5,11 @@ import os
 
 from routeguard.client_ip import contains, cut, forwarding_headers, peer_was_rewritten, suggest_platform
 from routeguard.errors import Rejected
+from routeguard.policy import Ledger
 from routeguard.replay import Scope
 from routeguard.rules import GuardRules
 from routeguard.telemetry import Telemetry
 
-#: Keys the hashes that stand for clients. New in each process, so that a log names nobody.
-CLIENT_SALT = os.urandom(32)
 #: Stands for everybody without a trustworthy address.
 UNKNOWN = "unknown"
 #: Requests at whose headers the guard looks for forwarding headers nobody configured; a proxy sets them on all.
@@ -20,8 +19,9 @@ ADDRESS_CHECKS = 1000
 class Clients:
     """Turns a request into the key of its client."""
 
-    def __init__(self, rules: GuardRules, telemetry: Telemetry) -> None:
+    def __init__(self, rules: GuardRules, ledger: Ledger, telemetry: Telemetry) -> None:
         self._rules = rules
+        self._ledger = ledger
         self._telemetry = telemetry
         self._address_checks_left = ADDRESS_CHECKS
 
@@ -39,7 +39,7 @@ class Clients:
                 self._telemetry.once("client-hook", f"the client= hook raised {type(problem).__name__}")
                 name = None
             if name is not None:
-                return client_key(b"name", str(name).encode("utf-8", "surrogatepass")), False
+                return self._key(b"name", str(name).encode("utf-8", "surrogatepass")), False
         client = scope.get("client")
         peer = client[0] if client else None
         if self._address_checks_left:
@@ -55,7 +55,11 @@ class Clients:
             )
             return UNKNOWN, False
         is_exempt = bool(rules.exempt) and contains(rules.exempt, address)
-        return client_key(b"address", cut(address, rules.ipv6_prefix)), is_exempt
+        return self._key(b"address", cut(address, rules.ipv6_prefix)), is_exempt
+
+    def _key(self, kind: bytes, value: bytes) -> str:
+        """Keyed hash that stands for a client everywhere; an address or a name never leaves this function."""
+        return hashlib.blake2b(value, digest_size=8, key=self._ledger.client_salt, person=kind).hexdigest()
 
     def _check_address_setup(self, scope: Scope, peer: str | None) -> None:
         """Warn, once, about an address that means something else than the operator thinks."""
@@ -80,8 +84,3 @@ class Clients:
                 "the peer address stands in the forwarding header: the server has already rewritten it, maybe from "
                 "what the client sent; run it with --no-proxy-headers, and set PLATFORM or CLIENT_IP",
             )
-
-
-def client_key(kind: bytes, value: bytes) -> str:
-    """Keyed hash that stands for a client everywhere; an address or a name never leaves this function."""
-    return hashlib.blake2b(value, digest_size=8, key=CLIENT_SALT, person=kind).hexdigest()

@@ -22,7 +22,7 @@ from routeguard.clock import Clock
 from routeguard.ending import EndingRules, Failure, decide
 from routeguard.errors import Rejected
 from routeguard.limiter import RateLimiter, RateRefused, RateTicket
-from routeguard.policy import NANOSECONDS, Budget, Claim, Ledger, Parallel, Refused
+from routeguard.policy import NANOSECONDS, Budget, Claim, Ledger, LedgerUnavailable, Parallel, Rate, Refused
 from routeguard.pricing import Tariff
 from routeguard.refusals import Refusals
 from routeguard.replay import BodyTooLarge, Message, Receive, Replay, Scope, read_body
@@ -105,7 +105,7 @@ class Guard:
         """
         rules, scope = self.rules, attempt.scope
         self.check_edge(attempt)
-        self.check_paused()
+        await self.check_paused()
         head = check_headers(scope["headers"], target_bytes=attempt.target_bytes, rules=rules.body)
         for check in (self._check_not_exhausted, self._identify, self._claim_rate):
             check(attempt)
@@ -137,9 +137,14 @@ class Guard:
             if not attempt.exempt:
                 money += [Claim(budget, client, ceiling_nanousd) for budget in rules.client_budgets]
         slots = [Claim(rules.parallel, "", 1)]
+        rates: list[Claim[Rate]] = []
+        if self.ledger.counts_rates:
+            rates = [Claim(rate, "", 1) for rate in rules.global_rates]
         if not attempt.exempt:
             slots.append(Claim(rules.client_parallel, client, 1))
-        return await self._reserve(attempt, money, slots, outer)
+            if self.ledger.counts_rates:
+                rates += [Claim(rate, client, 1) for rate in rules.rates]
+        return await self._reserve(attempt, money, slots, rates, outer)
 
     async def reserve_preflight(self, attempt: Attempt, outer: Admission | None) -> Admission:
         """One ceiling for a preflight, of nobody's share.
@@ -148,14 +153,15 @@ class Guard:
             Rejected: Not to be had; the guard answers the preflight itself.
         """
         rules = self.rules
-        self.check_paused()
+        await self.check_paused()
         try:
             attempt.ticket = self.limiter.claim(UNKNOWN, rates=(), global_rates=rules.global_rates)
         except RateRefused as refused:
-            raise self.refusals.rate_limited(refused) from None
+            raise self.refusals.rate_limited(refused.retry_ns) from None
         ceiling_nanousd = self.ceiling(attempt.target_bytes, 0)
         money = [Claim(budget, "", ceiling_nanousd) for budget in rules.budgets] if ceiling_nanousd else []
-        return await self._reserve(attempt, money, [Claim(rules.parallel, "", 1)], outer)
+        rates = [Claim(rate, "", 1) for rate in rules.global_rates] if self.ledger.counts_rates else []
+        return await self._reserve(attempt, money, [Claim(rules.parallel, "", 1)], rates, outer)
 
     async def end(
         self,
@@ -227,8 +233,13 @@ class Guard:
         if len(found) != 1 or not hmac.compare_digest(found[0], value):
             raise Rejected("edge_secret", "This address cannot be used directly.", status=403)
 
-    def check_paused(self) -> None:
+    async def check_paused(self) -> None:
         """Refuse everything while the kill switch is on; also while observing."""
+        try:
+            await self.ledger.refresh()
+        except LedgerUnavailable as problem:
+            self.telemetry.ledger_error(problem, doing="refresh")
+            raise self.refusals.unavailable() from problem
         if self.ledger.paused:
             raise self.refusals.paused()
 
@@ -284,7 +295,7 @@ class Guard:
                 spent, resets_at = self.ledger.client_exhausted_until(rules.client_budgets, client, smallest)
                 if spent:
                     raise self.refusals.budget_exhausted(resets_at, per_client=True) from None
-            raise self.refusals.rate_limited(refused) from None
+            raise self.refusals.rate_limited(refused.retry_ns) from None
 
     async def check_admit(self, scope: Scope) -> None:
         """The application's own check, bounded in time; a bug in it refuses."""
@@ -316,10 +327,13 @@ class Guard:
         attempt: Attempt,
         money: Sequence[Claim[Budget]],
         slots: Sequence[Claim[Parallel]],
+        rates: Sequence[Claim[Rate]],
         outer: Admission | None,
     ) -> Admission:
         try:
-            reservation = await self.ledger.reserve(attempt.id, money=money, slots=slots, force=self.rules.observe)
+            reservation = await self.ledger.reserve(
+                attempt.id, money=money, slots=slots, rates=rates, force=self.rules.observe
+            )
         except Refused as refused:
             raise self._refusal(attempt, refused) from None
         except Exception as problem:
@@ -367,6 +381,8 @@ class Guard:
         self._give_back(attempt)
         if refused.cause == "budget_exhausted":
             return self.refusals.budget_exhausted(refused.resets_at, per_client=refused.per_client)
+        if refused.cause == "rate_limited":
+            return self.refusals.rate_limited(refused.retry_ns)
         return self.refusals.busy()
 
     def _give_back(self, attempt: Attempt) -> None:

@@ -21,7 +21,7 @@ async def observe(guard: Guard, attempt: Attempt, receive: Receive) -> None:
         ClientGone: The client left before its body was complete.
     """
     guard.check_edge(attempt)
-    guard.check_paused()
+    await guard.check_paused()
     bytes_max = guard.rules.body.bytes_max
     attempt.input_bytes = bytes_max
     attempt.receive = Replay(receive, [])

@@ -109,11 +109,11 @@ class Parallel:
     per_client: bool = False
 
 
-PolicyT = TypeVar("PolicyT", Budget, Parallel)
+PolicyT = TypeVar("PolicyT", Budget, Parallel, Rate)
 
 
 class Claim(NamedTuple, Generic[PolicyT]):
-    """One policy, whose share of it, and how much: nano-USD of a budget, 1 of a parallel policy.
+    """One policy, whose share of it, and how much: nano-USD of a budget, 1 of a rate or a parallel policy.
 
     A named tuple, because a request makes half a dozen of them.
     """
@@ -124,7 +124,7 @@ class Claim(NamedTuple, Generic[PolicyT]):
     amount: int
 
 
-Cause = Literal["too_expensive", "budget_exhausted", "busy"]
+Cause = Literal["too_expensive", "budget_exhausted", "rate_limited", "busy"]
 
 
 class Refused(Exception):
@@ -133,15 +133,22 @@ class Refused(Exception):
     Nothing was debited. The guard turns it into an answer.
     """
 
-    def __init__(self, cause: Cause, *, per_client: bool, resets_at: int | None) -> None:
+    def __init__(self, cause: Cause, *, per_client: bool, resets_at: int | None, retry_ns: int = 0) -> None:
         super().__init__(cause)
         #: `too_expensive`: an amount exceeds its whole budget. `budget_exhausted`: settled, kept and orphaned
-        #: money leave no room until the window ends. `busy`: open reservations or slots are in the way for now.
+        #: money leave no room until the window ends. `rate_limited`: a shared rate has no slot free. `busy`: open
+        #: reservations or slots are in the way for now.
         self.cause = cause
         #: True when only per-client policies are in the way.
         self.per_client = per_client
         #: Unix seconds of the latest reset among the budgets in the way; None for `total` and for slots.
         self.resets_at = resets_at
+        #: Nanoseconds until every rate in the way has a slot again; 0 for other causes.
+        self.retry_ns = retry_ns
+
+
+class LedgerUnavailable(Exception):
+    """The ledger did not answer in time, or is suspected to have lost writes. Nothing may be admitted."""
 
 
 State = Literal["open", "orphaned", "settled", "kept", "released"]
@@ -199,6 +206,21 @@ class Ledger(Protocol):
     scope: str
     #: The kill switch, as last known to this process.
     paused: bool
+    #: The last question was answered.
+    healthy: bool
+    #: Rates are shared as well and claimed in `reserve`. Else the limiter in front of the body is their count.
+    counts_rates: bool
+
+    #: Keys the hashes that stand for clients; the same for all who share the counters. Known after `refresh`.
+    client_salt: bytes
+
+    async def refresh(self) -> None:
+        """Ask for the kill switch again where others can turn it and the last answer is a second old.
+
+        Raises:
+            LedgerUnavailable: It never answered yet, so that not even a client can be named.
+        """
+        ...
 
     async def reserve(
         self,
@@ -206,6 +228,7 @@ class Ledger(Protocol):
         *,
         money: Sequence[Claim[Budget]],
         slots: Sequence[Claim[Parallel]],
+        rates: Sequence[Claim[Rate]] = (),
         force: bool = False,
     ) -> Reservation:
         """Debit every claim, or none.
@@ -216,6 +239,7 @@ class Ledger(Protocol):
 
         Raises:
             Refused: Something stands in the way; no counter changed.
+            LedgerUnavailable: Nobody knows. What was debited after all is released once the ledger answers again.
         """
         ...
 

@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 
 from routeguard.clock import Clock
 from routeguard.errors import Rejected
-from routeguard.limiter import RateRefused
 from routeguard.money import ceil_div
 from routeguard.policy import NANOSECONDS
 from routeguard.rules import GuardRules
@@ -75,13 +74,13 @@ class Refusals:
             resets_at=moment,
         )
 
-    def rate_limited(self, refused: RateRefused) -> Rejected:
+    def rate_limited(self, retry_ns: int) -> Rejected:
         """The refusal for a rate without a free slot."""
         return Rejected(
             "rate_limited",
             self._rules.message_limited,
             status=429,
-            retry_after=max(1, ceil_div(refused.retry_ns, NANOSECONDS)),
+            retry_after=max(1, ceil_div(retry_ns, NANOSECONDS)),
         )
 
     def too_expensive(self) -> Rejected:

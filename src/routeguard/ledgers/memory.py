@@ -11,6 +11,7 @@ Rules that live here:
 - A window never moves backwards: a clock that jumps back must not reopen a window that was counted already.
 """
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from routeguard.policy import (
     Budget,
     Claim,
     Parallel,
+    Rate,
     Refused,
     Reservation,
     Span,
@@ -76,9 +78,12 @@ class MemoryLedger:
 
     kind = "memory"
     scope = "process"
+    healthy = True
+    counts_rates = False
 
     def __init__(self, *, clock: Clock, clients_max: int = 50_000) -> None:
         self.paused = False
+        self.client_salt = os.urandom(32)
         #: Settlements of reservations that had ended already; each was a no-op.
         self.double_settlements = 0
         #: Reservations that were charged to the overflow client.
@@ -93,16 +98,21 @@ class MemoryLedger:
         self._leases: dict[int, OrderedDict[str, tuple[int, HeldReservation]]] = {}
         self._retired: list[dict[str, Account]] = []
 
+    async def refresh(self) -> None:
+        """Nobody else can turn the kill switch of a process."""
+
     async def reserve(
         self,
         reservation_id: str,
         *,
         money: Sequence[Claim[Budget]],
         slots: Sequence[Claim[Parallel]],
+        rates: Sequence[Claim[Rate]] = (),
         force: bool = False,
     ) -> Reservation:
         """Debit every claim, or none; see `policy.Ledger`."""
         assert all(claim.amount == money[0].amount > 0 for claim in money), "every budget is debited the same amount"
+        assert not rates, "the limiter in front of the body counts the rates of a process"
         with self._lock:
             self._orphan_ended_leases()
             known = self._open.get(reservation_id)

@@ -67,7 +67,7 @@ class StatusRoutes:
             "version": __version__,
             "mode": settings.mode,
             "paused": guard.ledger.paused,
-            "ledger": {"kind": guard.ledger.kind, "scope": guard.ledger.scope, "healthy": True},
+            "ledger": {"kind": guard.ledger.kind, "scope": guard.ledger.scope, "healthy": guard.ledger.healthy},
             "budgets": [_budget(balance) for balance in await guard.ledger.balances(guard.rules.budgets)],
             "in_flight": await guard.ledger.in_flight(),
             "requests": {

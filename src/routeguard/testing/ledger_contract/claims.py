@@ -1,6 +1,7 @@
 """What the suite asks a ledger for, in as few words as it takes."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from routeguard.policy import Budget, Claim, Ledger, Parallel, Refused, Reservation, Window, WindowUnit
@@ -10,6 +11,8 @@ UTC = ZoneInfo("UTC")
 #: Nano-USD of one call in this suite.
 CALL = 2_400_000
 DAY_SECONDS = 86_400
+#: A moment at which hour, day, week and month all end at different times.
+MIDWEEK = datetime(2026, 11, 11, 12, 30, tzinfo=UTC)
 
 
 class Contract:

@@ -67,6 +67,21 @@ class SlotContract(Contract):
 
         assert seen == [(0, 2), (CALL, 1), (CALL, 1), (2 * CALL, 0)]
 
+    async def test_a_stream_with_two_leases_holds_both_slots_until_the_longer_ends(self) -> None:
+        """Its money is orphaned once, and not before."""
+        clock = FakeClock()
+        ledger, day = await self.new_ledger(clock), budget(100 * CALL)
+        long, short = Parallel(9, lease_ns=600 * 10**9), Parallel(1, lease_ns=60 * 10**9, per_client=True)
+        slots = [Claim(long, "", 1), Claim(short, "a", 1)]
+        await ledger.reserve("1", money=[Claim(day, "", CALL)], slots=slots)
+
+        seen = []
+        for seconds in (61, 538, 1):
+            clock.advance(seconds)
+            seen.append(((await ledger.balances([day]))[0].orphaned_nanousd, await ledger.in_flight()))
+
+        assert seen == [(0, 1), (0, 1), (CALL, 0)]
+
     async def test_an_orphan_that_was_released_after_all_gives_its_money_back(self) -> None:
         """Orphaned is provisional: one later settlement with what is known ends it, and only one."""
         clock = FakeClock()

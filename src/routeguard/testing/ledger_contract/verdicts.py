@@ -5,6 +5,7 @@ from routeguard.testing.clock import FakeClock
 from routeguard.testing.ledger_contract.claims import (
     CALL,
     DAY_SECONDS,
+    MIDWEEK,
     Contract,
     admitted,
     attempt,
@@ -71,7 +72,7 @@ class VerdictContract(Contract):
 
     async def test_the_latest_reset_among_the_budgets_in_the_way_is_named(self) -> None:
         """Waiting for the day does not help when the month is spent."""
-        ledger, day, month = await self.new_ledger(FakeClock()), budget(CALL), budget(CALL, "month")
+        ledger, day, month = await self.new_ledger(FakeClock(MIDWEEK)), budget(CALL), budget(CALL, "month")
         reservation = await admitted(ledger, "1", [day, month])
         await ledger.settle(reservation, state="settled", settled_nanousd=CALL, kept_nanousd=0)
 
@@ -84,7 +85,7 @@ class VerdictContract(Contract):
 
     async def test_the_latest_reset_may_be_a_clients_own(self) -> None:
         """The site is spent for today, this client for the month: tomorrow does not help it."""
-        ledger, day = await self.new_ledger(FakeClock()), budget(CALL)
+        ledger, day = await self.new_ledger(FakeClock(MIDWEEK)), budget(CALL)
         month = budget(CALL, "month", per_client=True)
         reservation = await admitted(ledger, "1", [day, month], client="a")
         await ledger.settle(reservation, state="settled", settled_nanousd=CALL, kept_nanousd=0)
@@ -98,7 +99,8 @@ class VerdictContract(Contract):
 
     async def test_what_is_exhausted_is_known_without_asking(self) -> None:
         """Money that is spent, kept or orphaned counts; open money may come back."""
-        ledger, day, month = await self.new_ledger(FakeClock()), budget(3 * CALL), budget(2 * CALL, "month")
+        ledger = await self.new_ledger(FakeClock(MIDWEEK))
+        day, month = budget(3 * CALL), budget(2 * CALL, "month")
         first, second = [await admitted(ledger, f"{number}", [day, month]) for number in range(2)]
         while_open = ledger.exhausted_until([day, month], 2 * CALL)
         await ledger.settle(first, state="settled", settled_nanousd=CALL, kept_nanousd=0)
