@@ -107,6 +107,9 @@ class StreamReader:
         if self._is_over():
             return
         carry = self._carry
+        if not carry and chunk.endswith(b"\n\n") and chunk.find(b"\n\n") == len(chunk) - 2 and b"\r" not in chunk:
+            self._pass(chunk)  # the usual chunk is one whole event, and needs no copy
+            return
         searched = max(len(carry) - 1, 0)  # of an end that lies across the seam, at least one byte has come
         carry += chunk
         with_cr = b"\r" in chunk  # an end without a CR in this chunk has come before, or shows as LF LF

@@ -122,7 +122,7 @@ class MemoryLedger:
             wall_seconds = self._clock.wall_ns() // NANOSECONDS
             books = [self._book(claim.policy, wall_seconds) for claim in money]
             accounts = [self._account(claim, book) for claim, book in zip(money, books, strict=True)]
-            refused = self._verdict(money, books, accounts, slots)
+            refused = None if self._fits(money, accounts, slots) else self._verdict(money, books, accounts, slots)
             if refused is not None and not force:
                 raise refused
             reservation = HeldReservation(reservation_id, money[0].amount if money else 0, refused=refused)
@@ -247,6 +247,15 @@ class MemoryLedger:
             in_the_way: list[Budget | Parallel] = [*busy, *full]
             return Refused("busy", per_client=all(policy.per_client for policy in in_the_way), resets_at=None)
         return None
+
+    def _fits(
+        self, money: Sequence[Claim[Budget]], accounts: Sequence[Account], slots: Sequence[Claim[Parallel]]
+    ) -> bool:
+        """Whether nothing stands in the way: the usual case, decided without naming what would."""
+        for (budget, _, amount), account in zip(money, accounts, strict=True):
+            if account.settled + account.kept + account.orphaned + account.open + amount > budget.limit_nanousd:
+                return False
+        return not any(self._is_full(claim) for claim in slots)
 
     def _is_full(self, claim: Claim[Parallel]) -> bool:
         if claim.policy.quota is None:

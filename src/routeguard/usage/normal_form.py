@@ -71,7 +71,14 @@ _PARTS = (
 )
 
 
-def normal_form(counts: Mapping[str, int]) -> Usage:
+def normal_form(
+    counts: Mapping[str, int],
+    *,
+    model: str | None = None,
+    service_tier: str | None = None,
+    cost_usd: Decimal | None = None,
+    finish: str | None = None,
+) -> Usage:
     """The counts of any dialect, by the names of `answer.COUNTS`, with contradictions read the dearer way."""
     lasting = counts.get("cache_creation_1h", 0)
     brief = counts.get("cache_creation_5m", 0)
@@ -98,6 +105,10 @@ def normal_form(counts: Mapping[str, int]) -> Usage:
             input_audio_tokens=counts.get("audio_in", 0),
             output_audio_tokens=counts.get("audio_out", 0),
             web_searches=counts.get("web_searches", 0),
+            model=model,
+            service_tier=service_tier,
+            cost_usd=cost_usd,
+            finish=finish,
         )
     )
 

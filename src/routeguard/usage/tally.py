@@ -65,19 +65,24 @@ class Tally:
 
     def usage(self) -> Usage | None:
         """What is known, in normal form; None if no tokens were ever counted."""
-        used = normal_form(self._counts)
-        if self._iterations:
-            used = self._with_iterations(used)
-        if used.input_tokens is None and used.output_tokens is None:
-            return None
-        return replace(
-            used,
+        used = normal_form(
+            self._counts,
             model=self._model,
             service_tier=self._service_tier,
             cost_usd=self._cost_usd,
             finish=self.finish,
-            other_models=tuple(it.usage for it in self._iterations if it.is_of_another_model(self._model)),
         )
+        if self._iterations:
+            others = tuple(it.usage for it in self._iterations if it.is_of_another_model(self._model))
+            used = replace(
+                self._with_iterations(used),
+                model=self._model,
+                service_tier=self._service_tier,
+                cost_usd=self._cost_usd,
+                finish=self.finish,
+                other_models=others,
+            )
+        return None if used.input_tokens is None and used.output_tokens is None else used
 
     def _with_iterations(self, top: Usage) -> Usage:
         """Anthropic's top level leaves out passes that are no messages: it says 220 beside a compaction's 55,196."""
