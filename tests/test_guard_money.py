@@ -176,6 +176,17 @@ async def test_without_any_word_the_reservation_stands() -> None:
     assert await ending(guard) == {"kept": "0.1"}
 
 
+async def test_what_nobody_reported_is_said_once_with_its_remedy(caplog: pytest.LogCaptureFixture) -> None:
+    guard = guarded(stream_app([b"data: x\n\n"]))
+
+    for _ in range(3):
+        await Client().call(guard)
+
+    said = [record.message for record in caplog.records if "nobody said what a call cost" in record.message]
+    assert len(said) == 1
+    assert "report(usage)" in said[0]
+
+
 async def test_no_call_may_release_for_applications_that_begin_every_call() -> None:
     guard = guarded(stream_app([b"data: x\n\n"]), no_call="release")
 

@@ -20,7 +20,7 @@ INTRODUCTION = """
   Wick & Filament, a lamp shop with a guarded chat
 
   page    http://127.0.0.1:{port}/
-  status  http://127.0.0.1:{port}/_routeguard/   (token: {token})
+  status  http://127.0.0.1:{port}/_routeguard/status   (Authorization: Bearer {token})
   model   {model}
   prices  pretend ones, so that the meter moves; budget $1.00 a day, forgotten when you stop it (Ctrl+C)
 """

@@ -86,9 +86,14 @@ class Telemetry:
         assert charge is not None, "an ending has a charge"
         self.counts.endings[charge.state] += 1
         self._client(admission.client).spend_nanousd += charge.total_nanousd
-        level = logging.WARNING if charge.state == "kept" else logging.INFO
-        if logger.isEnabledFor(level):
-            self._log(level, charge.state, admission)
+        if logger.isEnabledFor(logging.INFO):
+            self._log(logging.INFO, charge.state, admission)
+        if charge.why == "no_usage":
+            self.once(
+                f"no-usage:{admission.path}",
+                f"{admission.path}: nobody said what a call cost, so its whole ceiling stays charged; "
+                "call admission(request).report(usage), or relay the provider's event stream",
+            )
         if admission.truncated:
             self._log(logging.INFO, "truncated", admission)
 
