@@ -43,13 +43,20 @@ class Counts:
     would_reject: Counter[str] = field(default_factory=Counter)
     ledger_errors: int = 0
     unusable_reports: int = 0
-    overflow_clients: int = 0
 
 
 def log_orphaned(reservation_id: str) -> None:
     """A reservation outlived its lease: its slot is free, its money stays charged."""
     fields = {**dict.fromkeys(FIELDS), "event": "orphaned", "admission_id": reservation_id, "ending": "orphaned"}
     logger.warning("orphaned: reservation %s outlived its lease; its money stays charged", reservation_id, extra=fields)
+
+
+def log_overflow(clients_max: int) -> None:
+    """The map of clients is full of money: whoever is new shares one budget."""
+    logger.warning(
+        "%d clients hold money in this window, as many as MAX_CLIENTS allows: newcomers share one client's budget",
+        clients_max,
+    )
 
 
 class Telemetry:

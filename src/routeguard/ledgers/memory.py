@@ -31,8 +31,10 @@ from routeguard.policy import (
     Span,
     State,
 )
-from routeguard.telemetry import log_orphaned
+from routeguard.telemetry import log_orphaned, log_overflow
 
+#: Reservations of the overflow client between two log lines.
+OVERFLOW_SAMPLE = 1000
 #: Accounts of past windows freed with each reservation.
 RETIRED_PER_RESERVE = 4
 
@@ -290,6 +292,8 @@ class MemoryLedger:
             return (account, book, "")
         if account is book.overflow:
             self.overflowed += 1
+            if self.overflowed % OVERFLOW_SAMPLE == 1:
+                log_overflow(self._clients_max)
             return (account, book, "")
         book.clients[claim.partition] = account
         return (account, book, claim.partition)
