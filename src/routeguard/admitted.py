@@ -27,7 +27,7 @@ TRUNCATED = frozenset({"length", "max_tokens", "max_output_tokens", "MAX_TOKENS"
 Money = str | int | float | Decimal
 
 #: The admission of the request this code runs in; a None is set for every unguarded request, because servers
-#: start a pipelined request in the context of its predecessor (facts: uvicorn, daphne).
+#: start a pipelined request in the context of its predecessor.
 current: ContextVar["Admission | None"] = ContextVar("routeguard_admission", default=None)
 
 

@@ -35,7 +35,7 @@ class Clients:
         if rules.client_hook is not None:
             try:
                 name = rules.client_hook(scope)
-            except Exception as problem:  # noqa: BLE001 - the contract: an exception means the address decides
+            except Exception as problem:  # noqa: BLE001 - whatever it raises, the address decides
                 self._telemetry.once("client-hook", f"the client= hook raised {type(problem).__name__}")
                 name = None
             if name is not None:

@@ -1,8 +1,7 @@
 """The order of the checks, and nothing else: screen, reserve, the call, end.
 
-`screen` is local: no store, no provider. `reserve` is one atomic step of the ledger. What was screened or
-reserved and then refused gives back exactly what the contract says, and a refusal for money, slots or a sick
-ledger changes no counter.
+`screen` is local: no store, no provider. `reserve` is one atomic step of the ledger. A refusal for money, slots or
+a sick ledger changes no counter, and gives the slot of the rate back; every other one keeps that slot.
 """
 
 import hmac
@@ -95,7 +94,7 @@ class Guard:
         return Attempt(scope, path, own_id, request_id, len(raw_path) + len(scope.get("query_string", b"")))
 
     async def screen(self, attempt: Attempt, receive: Receive) -> None:
-        """The local checks, in the order of the contract; fills in the attempt.
+        """The local checks, in their order; fills in the attempt.
 
         Raises:
             Rejected: 400, 403, 413, 415, 429, or 503 while paused or when the budget is known to be spent.

@@ -1,4 +1,4 @@
-"""The checks of a whole body, in the order the contract lists them."""
+"""The checks of a whole body, in the order that users are told."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def check_body(body: bytes, head: BodyHead, *, query: bytes, path_bytes: int, ru
         path_bytes: Size of the raw path.
 
     Raises:
-        Rejected: The first check that failed, in the contract's order.
+        Rejected: The first check that failed.
     """
     received_bytes = len(body) + len(query) + path_bytes
     if received_bytes > rules.bytes_max:

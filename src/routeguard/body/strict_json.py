@@ -23,8 +23,8 @@ _BLANKS = " \t\n\r"
 #: Stands in the parsed document for an object with a key twice, and for NaN, Infinity and -Infinity.
 _NOT_STRICT: Final = cast(JsonValue, object())
 
-# A media part says so in its `type`. The first line is the contract's; the second names the same things in other
-# dialects. A video URL in a request under 1 kB was billed at 17,713 input tokens, so none of them may count as text.
+# A media part says so in its `type`. The second line names the same things in other dialects: a video URL in a
+# request under 1 kB was billed at 17,713 input tokens, so none of them may count as text.
 _MEDIA_TYPES = frozenset(
     {"image", "image_url", "input_image", "audio", "input_audio", "file", "input_file", "document", "video"}
     | {"video_url", "input_video", "audio_url", "document_url", "file_url", "image_file"}
