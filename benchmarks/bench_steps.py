@@ -93,6 +93,7 @@ def bench_import() -> list[Row]:
             "python": importing("pass"),
             "starlette": importing(STARLETTE),
             "routeguard": importing(f"{STARLETTE}; import routeguard"),
+            "guard": importing(f"{STARLETTE}; from routeguard import RouteGuard"),
         },
         rounds=IMPORT_ROUNDS,
     )
@@ -105,6 +106,7 @@ def bench_import() -> list[Row]:
             "",
             verdict(added_ns / 1_000_000, IMPORT_MS_MAX, f"{IMPORT_MS_MAX} ms"),
         ),
+        Row("import of the guard itself", duration(contest.difference_ns("guard", "starlette"))),
     ]
 
 

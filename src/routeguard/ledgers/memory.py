@@ -33,8 +33,6 @@ from routeguard.policy import (
 )
 from routeguard.telemetry import log_orphaned, log_overflow
 
-#: Reservations of the overflow client between two log lines.
-OVERFLOW_SAMPLE = 1000
 #: Accounts of past windows freed with each reservation.
 RETIRED_PER_RESERVE = 4
 
@@ -292,7 +290,8 @@ class MemoryLedger:
             return (account, book, "")
         if account is book.overflow:
             self.overflowed += 1
-            if self.overflowed % OVERFLOW_SAMPLE == 1:
+            if self.overflowed.bit_count() == 1:
+                # At the first, second, fourth, …: an attack with many addresses must not fill the log.
                 log_overflow(self._clients_max)
             return (account, book, "")
         book.clients[claim.partition] = account
