@@ -14,6 +14,9 @@ from hypothesis import settings
 TEST_SECONDS_MAX = 60
 P = ParamSpec("P")
 
+# The suite ships with the package, outside of what pytest rewrites by itself.
+pytest.register_assert_rewrite("routeguard.testing.ledger_contract")
+
 # In CI the examples follow from the test alone, so that a red run is red again; elsewhere they are new each time,
 # and a failure prints the line that reproduces it. No deadline: a busy machine is not a bug.
 settings.register_profile("routeguard", deadline=None, print_blob=True, derandomize="CI" in os.environ)

@@ -166,7 +166,9 @@ def test_two_guards_with_different_quotas_count_the_same_requests(limiter: RateL
     assert claim(limiter, before) is not None
 
 
-@pytest.mark.parametrize(("before", "after"), [(5, 2), (5, 1), (300, 150), (300, 299)])
+@pytest.mark.parametrize(
+    ("before", "after"), [(5, 2), (5, 1), (300, 150), *((300, after) for after in range(286, 300))]
+)
 def test_a_lowered_quota_says_when_enough_slots_are_back(
     limiter: RateLimiter, clock: FakeClock, before: int, after: int
 ) -> None:
@@ -242,6 +244,15 @@ def test_the_day_is_named_when_it_has_fewer_left_than_the_minute(limiter: RateLi
     assert ticket.left is not None
     assert (ticket.left.rate, ticket.left.remaining) == (PER_DAY, 4)
     assert ticket.left == limiter.left("a", [PER_MINUTE, PER_DAY])
+
+
+def test_the_first_of_two_rates_with_as_few_left_is_named(limiter: RateLimiter) -> None:
+    rates = [Rate("client-1", 5, MINUTE_NS), Rate("client-2", 5, DAY_NS)]
+
+    left = limiter.claim("a", rates=rates, global_rates=[]).left
+
+    assert left is not None
+    assert left.rate.name == "client-1"
 
 
 def test_what_is_left_of_a_full_rate_is_nothing_until_its_oldest_slot_is_back(

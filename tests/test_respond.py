@@ -77,7 +77,7 @@ AT_ONCE = [START, ("http.response.body", b"busy", False)]
 
 @pytest.mark.parametrize("header", [SHORT, LONG, CHUNKED, (b"content-length", b"no number")], ids=repr)
 async def test_the_answer_is_sent_whole_before_a_byte_of_the_body_is_read(header: tuple[bytes, bytes]) -> None:
-    wire = await refuse(http(header), chunks(5, 0, 7))
+    wire = await refuse(http(header, (b"x-expect", b"100-continue")), chunks(5, 0, 7))
 
     assert wire.kinds == DRAINED
     assert wire.received_after == [2, 2, 2]
@@ -167,8 +167,8 @@ async def test_a_client_that_stops_writing_is_waited_for_a_bounded_time(monkeypa
     assert wire.kinds == DRAINED
 
 
-def test_the_bounded_time_is_two_seconds_and_eight_megabytes() -> None:
-    assert (respond_module.DRAIN_SECONDS_MAX, DRAIN_BYTES_MAX) == (2.0, 8_000_000)
+def test_the_bounds_are_two_seconds_eight_megabytes_and_64_kib() -> None:
+    assert (respond_module.DRAIN_SECONDS_MAX, DRAIN_BYTES_MAX, KEEP_ALIVE_BYTES_MAX) == (2.0, 8_000_000, 65_536)
 
 
 async def test_a_client_that_leaves_ends_the_reading() -> None:

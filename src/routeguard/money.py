@@ -32,8 +32,6 @@ def parse_usd(value: str | int | float | Decimal) -> int:
     Raises:
         ValueError: Not a finite number, negative, finer than a nano-USD, or above 9.0 million USD.
     """
-    if isinstance(value, bool):
-        raise ValueError(f"{value!r} is not an amount in USD")
     text = str(value).strip()
     try:
         amount = Decimal(text.removeprefix("$"))
@@ -56,8 +54,6 @@ def parse_cost_usd(value: str | int | float | Decimal) -> int:
     Raises:
         ValueError: Not a finite number, negative, or above 9.0 million USD.
     """
-    if isinstance(value, bool):
-        raise ValueError(f"{value!r} is not a cost in USD")
     try:
         amount = Decimal(str(value).strip())
     except InvalidOperation:
