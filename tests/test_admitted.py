@@ -231,6 +231,16 @@ class TestWhatCounts:
         assert one.bill().total_nanousd == 3
         assert one.usage is not None
 
+    def test_a_report_that_can_be_used_is_nothing_to_speak_of(self) -> None:
+        ear = Ear()
+        one = admitted(ear)
+
+        one.begin().report(tokens(1))
+        one.report(tokens(1), model="m")
+        one.report(cost_usd=1)
+
+        assert ear.problems == []
+
     def test_a_cost_is_rounded_up(self) -> None:
         one = admitted()
 
@@ -248,7 +258,7 @@ class TestWhatCounts:
         bill = one.bill()
         assert (bill.unreported_nanousd, bill.reported_nanousd, bill.any_call) == (500, 0, True)
         assert one.has_unreported_calls()
-        assert len(ear.problems) == 1
+        assert ear.problems == ["no usable number in it"]
 
     @pytest.mark.parametrize("cost", BAD_COSTS, ids=_name)
     def test_an_unusable_cost_is_not_replaced_by_the_usage_beside_it(self, cost: str) -> None:
@@ -404,13 +414,13 @@ class TestTheEnding:
         one = admitted(ear)
         one.report(tokens(5))
         charge = decide(one.bill(), ceiling_nanousd=CEILING, failure=None, status=200, rules=EndingRules())
-        one.report(tokens(70))
+        one.report(tokens(1))
 
         taken = one.end(charge)
 
         assert taken
         assert charge.total_nanousd == 5
-        assert ear.late == [70]
+        assert ear.late == [1]
 
     def test_a_call_begun_between_the_bill_and_a_release_is_not_free(self) -> None:
         ear = Ear()
@@ -574,6 +584,26 @@ class TestFindingIt:
 
 
 class TestWhatItShows:
+    def test_it_carries_what_the_log_and_the_prices_need(self) -> None:
+        outer = admitted()
+        one = Admission(
+            Reservation("id-2", CEILING),
+            client="hash",
+            path="/api/*",
+            request_id="request-2",
+            namespace="team",
+            calls_per_request=2,
+            price=price,
+            watcher=Ear(),
+            input_bytes=77,
+            wall_ns=5,
+            outer=outer,
+        )
+
+        assert (one.id, one.client, one.path, one.request_id) == ("id-2", "hash", "/api/*", "request-2")
+        assert (one.namespace, one.input_bytes, one.wall_ns, one.outer) == ("team", 77, 5, outer)
+        assert (one.ended, one.charge, one.usage, one.model, one.truncated) == (False, None, None, None, False)
+
     def test_the_ceiling_is_exact_in_dollars(self) -> None:
         one = admitted(ceiling=9_000_000_000_000_001)
 

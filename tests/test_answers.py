@@ -283,6 +283,7 @@ class TestCors:
             (b"origin", b"https://shop.example"),
             (b"access-control-request-method", b"POST"),
             (b"access-control-request-headers", b"content-type, x-a"),
+            (b"x-other", b"1"),
         ]
 
         headers = dict(preflight_headers(["https://shop.example"], asked))

@@ -262,7 +262,6 @@ class Admission:
             else:
                 # Providers repeat cumulative numbers, and a repeated report is one bill: the largest counts.
                 call.cost_nanousd = max(call.cost_nanousd or 0, cost_nanousd)
-                self._reported_any = True
             extra_nanousd = self._charge_excess() if self.ended and cost_nanousd is not None else 0
         if extra_nanousd > 0:
             self._watcher.charge_late(self, extra_nanousd=extra_nanousd)
