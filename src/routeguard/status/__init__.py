@@ -5,6 +5,7 @@ Without `ADMIN_TOKEN` none of these routes exists, and the application answers f
 
 import hmac
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from routeguard.answers import cors_headers, rfc3339
 from routeguard.money import format_usd
-from routeguard.policy import Balance
+from routeguard.policy import Balance, LedgerUnavailable
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -42,6 +43,8 @@ class StatusRoutes:
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         route = self._path(scope)[len(self._settings.status_path) :]
         method = scope["method"]
+        with suppress(LedgerUnavailable):  # what was known last is shown, with `healthy` false beside it
+            await self._guard.ledger.refresh()
         if route == "/open" and method in {"GET", "HEAD"}:
             response = self._open(scope)
         elif not self._is_authorized(scope):
@@ -63,13 +66,18 @@ class StatusRoutes:
 
         settings, guard = self._settings, self._guard
         counts = guard.telemetry.counts
+        balances: list[Balance] = []
+        in_flight: int | None = None
+        with suppress(LedgerUnavailable):
+            balances = await guard.ledger.balances(guard.rules.budgets)
+            in_flight = await guard.ledger.in_flight()
         return {
             "version": __version__,
             "mode": settings.mode,
             "paused": guard.ledger.paused,
             "ledger": {"kind": guard.ledger.kind, "scope": guard.ledger.scope, "healthy": guard.ledger.healthy},
-            "budgets": [_budget(balance) for balance in await guard.ledger.balances(guard.rules.budgets)],
-            "in_flight": await guard.ledger.in_flight(),
+            "budgets": [_budget(balance) for balance in balances],
+            "in_flight": in_flight,
             "requests": {
                 "admitted": counts.admitted,
                 "rejected": dict(counts.rejected),
@@ -101,7 +109,10 @@ class StatusRoutes:
         if method != "POST":
             return _error(405, "method_not_allowed", "Use POST.")
         paused = route == "/pause"
-        await self._guard.ledger.set_paused(paused=paused)
+        try:
+            await self._guard.ledger.set_paused(paused=paused)
+        except LedgerUnavailable:
+            return _error(503, "ledger_unavailable", "The ledger does not answer; nothing was changed.")
         self._guard.telemetry.paused(paused=paused)
         return JSONResponse({"paused": paused, "scope": self._guard.ledger.scope}, headers=NO_STORE)
 

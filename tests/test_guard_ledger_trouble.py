@@ -1,0 +1,109 @@
+"""A ledger that does not answer: nothing is admitted, nothing breaks, and the status says so."""
+
+from typing import Any
+
+import pytest
+
+from routeguard.ledgers.memory import MemoryLedger
+from routeguard.policy import LedgerUnavailable
+from routeguard.testing import FakeClock
+from tests.driver import Client
+from tests.guarding import Counting, guarded, parts, reporting
+
+
+class Sick(MemoryLedger):
+    """Fails where it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=FakeClock())
+        self.fails: set[str] = set()
+
+    def _maybe(self, name: str) -> None:
+        if name in self.fails:
+            raise LedgerUnavailable("no answer")
+
+    async def refresh(self) -> None:
+        self._maybe("refresh")
+
+    async def reserve(self, *arguments: Any, **keywords: Any) -> Any:
+        self._maybe("reserve")
+        return await super().reserve(*arguments, **keywords)
+
+    async def settle(self, *arguments: Any, **keywords: Any) -> bool:
+        self._maybe("settle")
+        return await super().settle(*arguments, **keywords)
+
+    async def balances(self, *arguments: Any) -> Any:
+        self._maybe("balances")
+        return await super().balances(*arguments)
+
+    async def set_paused(self, *, paused: bool) -> None:
+        self._maybe("pause")
+        await super().set_paused(paused=paused)
+
+
+def sick_guard(app: Any, **settings: Any) -> tuple[Any, Sick]:
+    guard = guarded(app, admin_token="token-for-tests-only", **settings)
+    ledger = Sick()
+    guard._guard.ledger = ledger
+    guard._guard.clients._ledger = ledger
+    return guard, ledger
+
+
+@pytest.mark.parametrize("where", ["refresh", "reserve"])
+async def test_nothing_is_admitted_and_the_rate_slot_comes_back(where: str) -> None:
+    app = Counting()
+    guard, ledger = sick_guard(app, rate="1/minute")
+    ledger.fails = {where}
+
+    refused = [await Client().call(guard) for _ in range(3)]
+    ledger.fails = set()
+    after = await Client().call(guard)
+
+    assert {(client.status, client.reason) for client in refused} == {(503, "guard_unavailable")}
+    assert refused[0].response_headers["retry-after"] == "5"
+    assert (after.status, app.calls) == (200, 1)
+
+
+async def test_observing_passes_without_an_admission() -> None:
+    app = Counting()
+    guard, ledger = sick_guard(app, mode="observe")
+    ledger.fails = {"reserve"}
+
+    client = await Client().call(guard)
+
+    assert (client.status, app.admissions) == (200, [None])
+
+
+async def test_a_preflight_is_answered() -> None:
+    guard, ledger = sick_guard(Counting())
+    ledger.fails = {"reserve"}
+    headers = [(b"origin", b"https://x"), (b"access-control-request-method", b"POST")]
+
+    client = await Client(method="OPTIONS", headers=headers, body=[]).call(guard)
+
+    assert client.status == 204
+
+
+async def test_a_settlement_that_fails_leaves_the_answer_whole_and_the_charge_in_full() -> None:
+    guard, ledger = sick_guard(reporting(cost_usd="0.01"))
+    ledger.fails = {"settle"}
+
+    client = await Client().call(guard)
+
+    assert (client.status, client.complete, client.error) == (200, True, None)
+    assert (await parts(guard))["open"] == "0.1"
+
+
+async def test_the_status_says_that_it_does_not_know() -> None:
+    guard, ledger = sick_guard(Counting())
+    ledger.fails = {"refresh", "balances", "pause"}
+    ledger.healthy = False
+    bearer = [(b"authorization", b"Bearer token-for-tests-only")]
+
+    status = await Client(method="GET", path="/_routeguard/status", headers=list(bearer), body=[]).call(guard)
+    pause = await Client(path="/_routeguard/pause", headers=list(bearer), body=[]).call(guard)
+
+    assert status.status == 200
+    assert (status.json["ledger"]["healthy"], status.json["budgets"], status.json["in_flight"]) == (False, [], None)
+    assert (pause.status, guard._guard.ledger.paused) == (503, False)
