@@ -45,6 +45,7 @@ class Sick(MemoryLedger):
 def sick_guard(app: Any, **settings: Any) -> tuple[Any, Sick]:
     guard = guarded(app, admin_token="token-for-tests-only", **settings)
     ledger = Sick()
+    assert guard._guard is not None
     guard._guard.ledger = ledger
     guard._guard.clients._ledger = ledger
     return guard, ledger
