@@ -3,12 +3,15 @@
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 
+from routeguard.errors import ConfigError
 from routeguard.ledgers.memory import MemoryLedger
 from routeguard.policy import LedgerUnavailable
 from routeguard.testing import FakeClock
 from tests.driver import Client
 from tests.guarding import Counting, guarded, parts, reporting
+from tests.test_guard_modes import lifespan
 
 
 class Sick(MemoryLedger):
@@ -21,6 +24,11 @@ class Sick(MemoryLedger):
     def _maybe(self, name: str) -> None:
         if name in self.fails:
             raise LedgerUnavailable("no answer")
+
+    async def check(self) -> tuple[str, ...]:
+        if "check" in self.fails:
+            raise ConfigError(["ROUTEGUARD_LEDGER: it forgets budgets"])
+        return ("ROUTEGUARD_LEDGER: look here",)
 
     async def refresh(self) -> None:
         self._maybe("refresh")
@@ -108,3 +116,38 @@ async def test_the_status_says_that_it_does_not_know() -> None:
     assert status.status == 200
     assert (status.json["ledger"]["healthy"], status.json["budgets"], status.json["in_flight"]) == (False, [], None)
     assert (pause.status, guard._guard.ledger.paused) == (503, False)
+
+
+async def http_only(scope: Any, receive: Any, send: Any) -> None:
+    raise ValueError("Django can only handle ASGI/HTTP connections")
+
+
+@pytest.mark.parametrize("app", [http_only, Starlette()], ids=["without a lifespan", "with one"])
+async def test_a_ledger_that_cannot_keep_money_fails_the_start(app: Any) -> None:
+    guard, ledger = sick_guard(app)
+    ledger.fails = {"check"}
+
+    sent = await lifespan(guard)
+
+    assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
+    assert "it forgets budgets" in sent[0]["message"]
+
+
+async def test_without_a_lifespan_it_refuses_every_guarded_request() -> None:
+    app = Counting()
+    guard, ledger = sick_guard(app)
+    ledger.fails = {"check"}
+
+    refused = [await Client().call(guard) for _ in range(2)]
+    other = await Client(path="/other").call(guard)
+
+    assert [(client.status, client.reason) for client in refused] == [(503, "guard_unavailable")] * 2
+    assert (other.status, app.calls) == (200, 1)
+
+
+async def test_what_a_ledger_warns_of_is_said_at_start(caplog: pytest.LogCaptureFixture) -> None:
+    guard, _ = sick_guard(Starlette())
+
+    await lifespan(guard)
+
+    assert [record.message for record in caplog.records if "look here" in record.message] != []

@@ -13,7 +13,7 @@ from routeguard.config import Settings, start_line
 from routeguard.ending import Failure
 from routeguard.errors import ConfigError, Rejected
 from routeguard.guard import Attempt, Guard
-from routeguard.lifespan import pass_lifespan, refuse_startup
+from routeguard.lifespan import Lifespan, refuse_startup
 from routeguard.observe import observe
 from routeguard.paths import PathPatterns
 from routeguard.replay import ClientGone, Receive, Replay, Scope, Send
@@ -77,9 +77,8 @@ class RouteGuard:
         elif kind == "websocket":
             await self._websocket(self._guard, scope, receive, send)
         elif kind == "lifespan":
-            await pass_lifespan(
-                self.app, scope, receive, send, on_startup=self._start, on_shutdown=self._guard.ledger.aclose
-            )
+            lifespan = Lifespan(receive, send, on_startup=self._start, on_shutdown=self._guard.ledger.aclose)
+            await lifespan.run(self.app, scope)
         else:
             await self.app(scope, receive, send)
 
@@ -99,7 +98,14 @@ class RouteGuard:
             await self.app(scope, receive, send)
         else:
             if not self._started:
-                await self._start()
+                try:
+                    await self._start()
+                except ConfigError as error:
+                    # No lifespan told it: from now on every guarded request is refused, and the log says why.
+                    self._config_error = error
+                    logger.error("%s", error)
+                    await self._refuse_all(error, scope, receive, send)
+                    return
             await self._guarded(guard, guard.open(scope, path), receive, send, outer)
 
     async def _guarded(
@@ -290,7 +296,8 @@ class RouteGuard:
         if self._started or self._guard is None:
             return
         self._started = True
-        self._guard.telemetry.started(start_line(self.settings), self.settings.warnings)
+        warnings = await self._guard.ledger.check()
+        self._guard.telemetry.started(start_line(self.settings), (*self.settings.warnings, *warnings))
 
     async def _refuse_all(self, error: ConfigError, scope: Scope, receive: Receive, send: Send) -> None:
         """The configuration is broken: fail the start, or without a lifespan refuse every request."""

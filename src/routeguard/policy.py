@@ -214,6 +214,14 @@ class Ledger(Protocol):
     #: Keys the hashes that stand for clients; the same for all who share the counters. Known after `refresh`.
     client_salt: bytes
 
+    async def check(self) -> tuple[str, ...]:
+        """What an operator should know before the first request, as warnings.
+
+        Raises:
+            ConfigError: What is behind this ledger cannot keep money safe, or may not be used.
+        """
+        ...
+
     async def refresh(self) -> None:
         """Ask for the kill switch again where others can turn it and the last answer is a second old.
 

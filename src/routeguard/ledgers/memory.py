@@ -98,6 +98,10 @@ class MemoryLedger:
         self._leases: dict[int, OrderedDict[str, tuple[int, HeldReservation]]] = {}
         self._retired: list[dict[str, Account]] = []
 
+    async def check(self) -> tuple[str, ...]:
+        """Nothing can be wrong with a process's own memory."""
+        return ()
+
     async def refresh(self) -> None:
         """Nobody else can turn the kill switch of a process."""
 
