@@ -204,8 +204,6 @@ class Ledger(Protocol):
     kind: str
     #: Who shares these counters: `process`, `host` or `store`.
     scope: str
-    #: The kill switch, as last known to this process.
-    paused: bool
     #: The last question was answered.
     healthy: bool
     #: Rates are shared as well and claimed in `reserve`. Else the limiter in front of the body is their count.
@@ -213,6 +211,14 @@ class Ledger(Protocol):
 
     #: Keys the hashes that stand for clients; the same for all who share the counters. Known after `refresh`.
     client_salt: bytes
+
+    @property
+    def paused(self) -> bool:
+        """The kill switch, as last known to this process. Set before the first question, it starts paused."""
+        ...
+
+    @paused.setter
+    def paused(self, paused: bool) -> None: ...
 
     async def check(self) -> tuple[str, ...]:
         """What an operator should know before the first request, as warnings.
