@@ -571,11 +571,35 @@ def test_the_memory_ledger_is_available(written: str) -> None:
     assert names.ledger(written) == "memory://"
 
 
+@table("written", ["sqlite:///x.db", "sqlite:////var/lib/x.db", "sqlite:///a/b.db?synchronous=full", "sqlite:///x?"])
+def test_a_ledger_in_a_file_is_available(written: str) -> None:
+    assert names.ledger(written) == written
+
+
+@table(
+    ("written", "remedy"),
+    [
+        ("sqlite://", "after four slashes"),
+        ("sqlite:///", "after four slashes"),
+        ("sqlite://x.db", "after four slashes"),
+        ("sqlite:///folder/", "could share"),
+        ("sqlite:///:memory:", "could share"),
+        ("sqlite:///x.db#y", "could share"),
+        ("sqlite:///x.db?mode=ro", "write '?synchronous=full'"),
+        ("sqlite:///x.db?synchronous=off", "write '?synchronous=full'"),
+        ("sqlite:///x.db?synchronous=full&cache=shared", "write '?synchronous=full'"),
+    ],
+)
+def test_the_url_of_a_file_says_which_file_and_nothing_else(written: str, remedy: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(remedy)):
+        names.ledger(written)
+
+
 @table(
     ("written", "remedy"),
     [
         ("redis://u:hunter2@h/0", "('redis') that is not available in this version"),
-        ("sqlite:///x.db", "('sqlite') that is not available"),
+        ("postgresql://u:hunter2@h/0", "('postgresql') that is not available"),
         ("redis+cluster://hunter2@h", "('redis+cluster') that is not available"),
         ("memroy://", "did you mean 'memory'?"),
         ("memory://hunter2", "takes nothing"),

@@ -1,6 +1,8 @@
 """Where budgets are counted. `open_ledger` turns the `LEDGER` setting into a ledger."""
 
 import threading
+from pathlib import Path
+from typing import Literal
 
 from routeguard.clock import Clock
 from routeguard.ledgers.memory import MemoryLedger
@@ -8,7 +10,7 @@ from routeguard.policy import Ledger
 
 # Guards of one process with the same namespace share their counters. A ledger is never forgotten while the
 # process lives: an application that rebuilds its middleware must not get a fresh budget with it.
-_opened: dict[tuple[str, str], MemoryLedger] = {}
+_opened: dict[tuple[str, str], Ledger] = {}
 _lock = threading.Lock()
 
 
@@ -20,17 +22,52 @@ def open_ledger(url: str, *, namespace: str, clock: Clock, clients_max: int, sha
         namespace: Guards with the same `url` and namespace get the same counters.
         clock: Time, for a ledger that is not open yet.
         clients_max: Size of its maps, likewise.
-        shared: False gives a ledger of its own, for a guard with a clock of its own.
+        shared: False gives an object of its own, for a guard with a clock of its own.
 
     Raises:
-        ValueError: The kind of ledger is not known.
+        ValueError: The URL is not that of a ledger.
     """
-    if url != "memory://":
-        raise ValueError(f"no ledger for {url.partition(':')[0]}://")
     if not shared:
-        return MemoryLedger(clock=clock, clients_max=clients_max)
+        return _new_ledger(url, namespace, clock, clients_max)
     with _lock:
         ledger = _opened.get((url, namespace))
         if ledger is None:
-            ledger = _opened[url, namespace] = MemoryLedger(clock=clock, clients_max=clients_max)
+            ledger = _opened[url, namespace] = _new_ledger(url, namespace, clock, clients_max)
         return ledger
+
+
+def sqlite_file(url: str) -> tuple[Path, Literal["normal", "full"]]:
+    """The file of a `sqlite://` ledger, and how carefully it is written; opens nothing.
+
+    Three slashes begin a path relative to the working directory, four an absolute one.
+
+    Raises:
+        ValueError: What is wrong with the URL. The text does not hold it.
+    """
+    location, _, query = url.removeprefix("sqlite://").partition("?")
+    name = location.removeprefix("/")
+    if not location.startswith("/") or not name:
+        raise ValueError(
+            "names no file; write 'sqlite:///routeguard.db' for one in the working directory, or an absolute path "
+            "after four slashes"
+        )
+    if name == ":memory:" or name.endswith("/") or "#" in name:
+        raise ValueError("names no file that processes could share; write 'sqlite:///routeguard.db', or 'memory://'")
+    if query not in {"", "synchronous=normal", "synchronous=full"}:
+        raise ValueError("asks for what is not known after the question mark; write '?synchronous=full', or nothing")
+    return Path(name), "full" if query == "synchronous=full" else "normal"
+
+
+def _new_ledger(url: str, namespace: str, clock: Clock, clients_max: int) -> Ledger:
+    scheme = url.partition("://")[0]
+    if url == "memory://":
+        return MemoryLedger(clock=clock, clients_max=clients_max)
+    if scheme == "sqlite":
+        # Only here, because the module starts what runs at a fork and at the end of the process.
+        from routeguard.ledgers.sqlite import SqliteLedger
+
+        path, synchronous = sqlite_file(url)
+        return SqliteLedger(
+            str(path), namespace=namespace, clock=clock, clients_max=clients_max, synchronous=synchronous
+        )
+    raise ValueError(f"no ledger for {scheme}://")

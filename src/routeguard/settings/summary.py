@@ -58,8 +58,9 @@ def _money(settings: "Settings") -> str:
     if not settings.budgets:
         return "no budget: unlimited spend"
     caps = comma(map(_cap, settings.budgets))
-    if not settings.ledger.startswith("memory:"):
-        return caps
+    kind = settings.ledger.partition(":")[0]
+    if kind != "memory":
+        return f"{caps} per host" if kind == "sqlite" else caps
     processes = max(settings.processes, settings.workers or 1)
     scope = f"{caps} per process, forgotten at restart"
     if processes == 1:

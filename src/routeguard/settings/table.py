@@ -253,7 +253,8 @@ LEDGER: Final[Setting[str]] = Setting(
     "LEDGER",
     names.ledger,
     "memory://",
-    "Where budgets and streams are counted: `memory://` counts in each process, and a restart forgets.",
+    "Where budgets, rates and streams are counted: `memory://` in each process, and a restart forgets; "
+    "`sqlite:///routeguard.db` in a file (four slashes: an absolute path) that all processes of a host share.",
     secret=True,
 )
 NAMESPACE: Final[Setting[str]] = Setting(

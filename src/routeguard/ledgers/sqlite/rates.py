@@ -1,0 +1,124 @@
+"""The rates of a namespace: for each client one row with all its windows, counted as the limiter of a process does.
+
+A row goes when its windows are over, or when it is the one untouched for longest and its place is needed. What
+everybody shares is never given up for a newcomer.
+"""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from routeguard.limiter import EXACT_MAX, BucketWindow, ClientState, ExactWindow, RateWindow
+from routeguard.policy import Claim, Rate
+
+#: Whose windows are everybody's.
+EVERYBODY: Final = ""
+
+
+class RateRows:
+    """The windows that one reservation claims, as they stand."""
+
+    def __init__(self, db: sqlite3.Connection, namespace: int, claims: Sequence[Claim[Rate]]) -> None:
+        self._db = db
+        self._namespace = namespace
+        self._claims = claims
+        self._known: set[str] = set()
+        self._states: dict[str, ClientState] = {}
+        for claim in claims:
+            if claim.partition not in self._states:
+                self._states[claim.partition] = self._read(claim.partition)
+
+    def in_the_way(self, now_ns: int) -> tuple[list[Claim[Rate]], int]:
+        """Claims without a free slot, and the nanoseconds until each of them has one."""
+        full: list[Claim[Rate]] = []
+        retry_ns = 0
+        for claim in self._claims:
+            rate, window = claim.policy, self._window(claim)
+            if window.used(now_ns, rate.window_ns) >= rate.quota:
+                full.append(claim)
+                retry_ns = max(retry_ns, window.wait_ns(now_ns, rate.window_ns, rate.quota))
+        return full, retry_ns
+
+    def take(self, now_ns: int, *, clients_max: int) -> None:
+        """Take one slot of each."""
+        for claim in self._claims:
+            self._window(claim).add(now_ns, claim.policy.window_ns)
+        for partition, state in self._states.items():
+            if partition and partition not in self._known:
+                self._make_room(clients_max)
+            self._db.execute(
+                "INSERT INTO rates (namespace, partition, touched_ns, windows) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET touched_ns = excluded.touched_ns, windows = excluded.windows",
+                (self._namespace, partition, now_ns, _dump(state, now_ns)),
+            )
+        longest_ns = max(claim.policy.window_ns for claim in self._claims)
+        (known_ns,) = self._db.execute(
+            "SELECT longest_rate_ns FROM namespaces WHERE id = ?", (self._namespace,)
+        ).fetchone()
+        if longest_ns > known_ns:
+            self._db.execute("UPDATE namespaces SET longest_rate_ns = ? WHERE id = ?", (longest_ns, self._namespace))
+
+    def _window(self, claim: Claim[Rate]) -> RateWindow:
+        return self._states[claim.partition].window(claim.policy)
+
+    def _read(self, partition: str) -> ClientState:
+        row = self._db.execute(
+            "SELECT windows FROM rates WHERE namespace = ? AND partition = ?", (self._namespace, partition)
+        ).fetchone()
+        if row is None:
+            return ClientState()
+        self._known.add(partition)
+        return _load(row[0])
+
+    def _make_room(self, clients_max: int) -> None:
+        (clients,) = self._db.execute(
+            "SELECT rated_clients FROM namespaces WHERE id = ?", (self._namespace,)
+        ).fetchone()
+        change = 1
+        if clients >= clients_max:
+            change -= self._db.execute(
+                "DELETE FROM rates WHERE namespace = ? AND partition = (SELECT partition FROM rates "
+                "WHERE namespace = ? AND partition <> '' ORDER BY touched_ns LIMIT 1)",
+                (self._namespace, self._namespace),
+            ).rowcount
+        _count(self._db, self._namespace, change)
+
+
+def forget_old_rates(db: sqlite3.Connection, namespace: int, now_ns: int, *, rows_max: int) -> None:
+    """Drop rows whose windows are all over, at most so many."""
+    gone = db.execute(
+        "DELETE FROM rates WHERE namespace = ?1 AND partition IN (SELECT partition FROM rates WHERE namespace = ?1 "
+        "AND partition <> '' AND touched_ns <= ?2 - (SELECT longest_rate_ns FROM namespaces WHERE id = ?1) LIMIT ?3)",
+        (namespace, now_ns, rows_max),
+    ).rowcount
+    if gone:
+        _count(db, namespace, -gone)
+
+
+def _count(db: sqlite3.Connection, namespace: int, change: int) -> None:
+    if change:
+        db.execute("UPDATE namespaces SET rated_clients = rated_clients + ? WHERE id = ?", (change, namespace))
+
+
+def _dump(state: ClientState, now_ns: int) -> str:
+    rows = []
+    for (window_ns, _), window in state.windows.items():
+        if window.used(now_ns, window_ns):
+            rows.append([window_ns, window.times if isinstance(window, ExactWindow) else window.buckets])
+    return json.dumps(rows, separators=(",", ":"))
+
+
+def _load(text: str) -> ClientState:
+    """The windows of one row: a list of times, or of `[first, last, count]`, tells which kind it is."""
+    state = ClientState()
+    for window_ns, content in json.loads(text):
+        is_exact = isinstance(content[0], int)
+        # The quota only tells which kind of window it is.
+        window = state.window(Rate("", EXACT_MAX if is_exact else EXACT_MAX + 1, window_ns))
+        if isinstance(window, ExactWindow):
+            window.times = content
+        elif isinstance(window, BucketWindow):
+            window.buckets = content
+            window.total = sum(count for _, _, count in content)
+    return state
