@@ -102,6 +102,7 @@ async def test_a_settlement_that_fails_leaves_the_answer_whole_and_the_charge_in
 
     assert (client.status, client.complete, client.error) == (200, True, None)
     assert (await parts(guard))["open"] == "0.1"
+    assert guard._guard.telemetry.counts.endings == {"settled": 1}, "it is decided, and will be written"
 
 
 async def test_the_status_says_that_it_does_not_know() -> None:

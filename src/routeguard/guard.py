@@ -201,6 +201,9 @@ class Guard:
                 settled_nanousd=charge.settled_nanousd,
                 kept_nanousd=charge.kept_nanousd,
             )
+        except LedgerUnavailable as problem:
+            # The ending is decided and will be written once the ledger answers.
+            self.telemetry.ledger_error(problem, doing="settle")
         except Exception as problem:  # noqa: BLE001 - a bug in settling never spoils a good answer; the charge stands in full
             self.telemetry.ledger_error(problem, doing="settle")
             return

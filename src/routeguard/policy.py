@@ -262,6 +262,9 @@ class Ledger(Protocol):
 
         What is charged above the reservation is counted as overrun. Frees the slots. Returns False, and changes
         nothing, when it had ended already.
+
+        Raises:
+            LedgerUnavailable: It is kept, and written as soon as the ledger answers.
         """
         ...
 
