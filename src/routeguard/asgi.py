@@ -8,11 +8,12 @@ import anyio
 
 from routeguard.admitted import SCOPE_KEY, Admission, current
 from routeguard.answers import answer, cors_headers, policy_header, preflight_headers, rate_header
+from routeguard.attempt import Attempt
 from routeguard.build import build_guard
 from routeguard.config import Settings, start_line
 from routeguard.ending import Failure
 from routeguard.errors import ConfigError, Rejected
-from routeguard.guard import Attempt, Guard
+from routeguard.guard import Guard
 from routeguard.lifespan import Lifespan, refuse_startup
 from routeguard.observe import observe
 from routeguard.paths import PathPatterns

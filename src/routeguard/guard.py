@@ -15,12 +15,13 @@ from functools import partial
 import anyio
 
 from routeguard.admitted import Admission
+from routeguard.attempt import Attempt
 from routeguard.body import BodyHead, check_body, check_headers
 from routeguard.clients import UNKNOWN, Clients
 from routeguard.clock import Clock
 from routeguard.ending import EndingRules, Failure, decide
 from routeguard.errors import Rejected
-from routeguard.limiter import RateLimiter, RateRefused, RateTicket
+from routeguard.limiter import RateLimiter, RateRefused
 from routeguard.policy import NANOSECONDS, Budget, Claim, Ledger, LedgerUnavailable, Parallel, Rate, Refused
 from routeguard.pricing import Tariff
 from routeguard.refusals import Refusals
@@ -32,40 +33,6 @@ from routeguard.usage import Usage
 #: A call this short is priced at its end alone: prices change on the hour or the half hour.
 PRICE_MOMENT_NS = NANOSECONDS
 SANE_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
-
-
-@dataclass(slots=True)
-class Attempt:
-    """One request on its way to an admission."""
-
-    scope: Scope
-    #: Configured pattern that guards it.
-    path: str
-    #: Id of the reservation it may become.
-    id: str
-    #: What the client sent as its request id, where that is sane, else our own.
-    request_id: str
-    #: Raw bytes of path and query, which may carry a prompt too.
-    target_bytes: int
-    #: Keyed hash of the client; None until it is known.
-    client: str | None = None
-    exempt: bool = False
-    ticket: RateTicket | None = None
-    #: Reading the body has begun, so that a client that asked was told to go on.
-    body_begun: bool = False
-    #: The body was read to its end: nothing is left to drain.
-    body_complete: bool = False
-    response_started: bool = False
-    admission: Admission | None = None
-    #: Time for what the request is doing now.
-    time_limit: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    #: What the application's `receive` becomes.
-    receive: Replay | None = None
-    #: Reason of the first check that would have refused it, in the observe mode.
-    would_reject: str | None = None
-    #: What the request is counted at when its body could not be read.
-    input_bytes: int = 0
-    media_parts: int = 0
 
 
 @dataclass(slots=True)

@@ -6,9 +6,10 @@ untouched and is counted at `MAX_BODY`. Pause and the edge secret still refuse.
 
 from collections.abc import Callable
 
+from routeguard.attempt import Attempt
 from routeguard.body import check_headers
 from routeguard.errors import Rejected
-from routeguard.guard import Attempt, Guard, pending_messages
+from routeguard.guard import Guard, pending_messages
 from routeguard.policy import NANOSECONDS
 from routeguard.replay import BodyTooLarge, Receive, Replay, read_body
 

@@ -11,9 +11,10 @@ Rules that live here:
 import math
 
 from routeguard.admitted import TRUNCATED, Admission
+from routeguard.attempt import Attempt
 from routeguard.ending import Failure
 from routeguard.formats import UsageReader, body_reader, stream_reader
-from routeguard.guard import Attempt, Guard
+from routeguard.guard import Guard
 from routeguard.replay import Message, Replay, Send
 
 #: A JSON answer larger than this is not read for usage.
