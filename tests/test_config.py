@@ -362,7 +362,7 @@ def test_a_setting_of_a_later_version_is_refused_not_ignored(name: str) -> None:
 
 @table(
     "ledger",
-    ["redis://u:hunter2@h/0", "rediss://h", "unix:///s", "postgresql://h/d", "redis+sentinel://h"],
+    ["redis+cluster://u:hunter2@h/0", "postgresql://h/d", "redis+sentinel://h"],
 )
 def test_a_ledger_of_a_later_version_is_refused_without_its_password(ledger: str) -> None:
     (problem,) = problems({"ROUTEGUARD_LEDGER": ledger})
@@ -377,9 +377,28 @@ def test_a_ledger_is_added_by_one_line_and_then_processes_divide_nothing(monkeyp
     settings = build({"WEB_CONCURRENCY": "8"}, ledger="shared://u:hunter2@h/0?password=hunter2", processes=4)
 
     assert (limits(settings), settings.max_parallel, settings.warnings) == ([("day", USD)], 32, ())
-    assert " · $1.00/day · " in start_line(settings, wall_ns=0)
-    assert start_line(settings, wall_ns=0).endswith(" · ledger shared")
     assert "ledger='shared://***@h/0?***'" in repr(settings)
+
+
+@table("ledger", ["redis://u:hunter2@h/0", "rediss://u:hunter2@h", "unix:///run/redis.sock"])
+def test_a_cap_in_a_store_holds_over_all_processes_and_nothing_is_divided(ledger: str) -> None:
+    settings = build({"WEB_CONCURRENCY": "8"}, ledger=ledger, processes=4)
+
+    line = start_line(settings, wall_ns=0)
+
+    assert (limits(settings), settings.max_parallel, settings.warnings) == ([("day", USD)], 32, ())
+    assert " · $1.00/day over all processes · " in line
+    assert line.endswith(" · ledger redis")
+
+
+def test_a_redis_ledger_without_redis_py_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "redis" or ".ledgers.redis" in name]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "redis", None)
+
+    (problem,) = problems({"ROUTEGUARD_LEDGER": "redis://u:hunter2@h"})
+
+    assert problem == "ROUTEGUARD_LEDGER needs redis-py: pip install 'routeguard[redis]'"
 
 
 def test_platform_and_client_ip_together_are_a_problem_wherever_they_stand() -> None:

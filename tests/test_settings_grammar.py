@@ -598,7 +598,23 @@ def test_the_url_of_a_file_says_which_file_and_nothing_else(written: str, remedy
 @table(
     ("written", "remedy"),
     [
-        ("redis://u:hunter2@h/0", "('redis') that is not available in this version"),
+        ("redis://u:hunter2@h:99999", "cannot be read as the address of a Redis server"),
+        ("redis://u:hunter2@h/first", "write for example 'redis://localhost:6379/0'"),
+        ("redis://h?hunter2=1", "has something after the question mark that no connection takes"),
+        ("unix://hunter2", "names no socket; write for example 'unix:///run/redis.sock?db=0'"),
+        ("unix:///", "names no socket"),
+    ],
+)
+def test_the_address_of_a_redis_server_is_read_before_anything_starts(written: str, remedy: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(remedy)) as caught:
+        names.ledger(written)
+
+    assert "hunter2" not in str(caught.value)
+
+
+@table(
+    ("written", "remedy"),
+    [
         ("postgresql://u:hunter2@h/0", "('postgresql') that is not available"),
         ("redis+cluster://hunter2@h", "('redis+cluster') that is not available"),
         ("memroy://", "did you mean 'memory'?"),

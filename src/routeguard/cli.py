@@ -59,6 +59,8 @@ def _check(app: str | None, *, as_json: bool) -> int:
 
 
 def _report(settings: "Settings") -> dict[str, object]:
+    from routeguard.ledgers import ledger_kind
+
     wall_ns = SystemClock().wall_ns()
     smallest, largest = settings.tariff.smallest(wall_ns), settings.tariff.largest(wall_ns)
     budgets: list[dict[str, object]] = [
@@ -81,7 +83,7 @@ def _report(settings: "Settings") -> dict[str, object]:
         "ceiling_usd": {"smallest": format_usd(smallest), "largest": format_usd(largest)},
         "budgets": budgets,
         "max_parallel": settings.max_parallel,
-        "ledger": settings.ledger.partition(":")[0],
+        "ledger": ledger_kind(settings.ledger),
         "workers": settings.workers,
         "processes": settings.processes,
         "problems": [],
@@ -145,9 +147,9 @@ def _steer(command: str, app: str | None) -> int:
 
 def _unreachable(settings: "Settings") -> str | None:
     """Why no other process can reach the ledger of these settings; None when one can."""
-    from routeguard.ledgers import sqlite_file
+    from routeguard.ledgers import ledger_kind, sqlite_file
 
-    kind = settings.ledger.partition(":")[0]
+    kind = ledger_kind(settings.ledger)
     if kind == "memory":
         return (
             "a memory:// ledger belongs to the process that serves; no other can reach it. "

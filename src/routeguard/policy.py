@@ -204,13 +204,18 @@ class Ledger(Protocol):
     kind: str
     #: Who shares these counters: `process`, `host` or `store`.
     scope: str
-    #: The last question was answered.
-    healthy: bool
     #: Rates are shared as well and claimed in `reserve`. Else the limiter in front of the body is their count.
     counts_rates: bool
 
-    #: Keys the hashes that stand for clients; the same for all who share the counters. Known after `refresh`.
-    client_salt: bytes
+    @property
+    def healthy(self) -> bool:
+        """The last question was answered."""
+        ...
+
+    @property
+    def client_salt(self) -> bytes:
+        """Keys the hashes that stand for clients; the same for all who share the counters. Known after `refresh`."""
+        ...
 
     @property
     def paused(self) -> bool:

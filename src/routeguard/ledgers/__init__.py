@@ -12,6 +12,8 @@ from routeguard.policy import Ledger
 # process lives: an application that rebuilds its middleware must not get a fresh budget with it.
 _opened: dict[tuple[str, str], Ledger] = {}
 _lock = threading.Lock()
+#: Plain, over TLS, and through a socket of the same host.
+REDIS_SCHEMES = frozenset({"redis", "rediss", "unix"})
 
 
 def open_ledger(url: str, *, namespace: str, clock: Clock, clients_max: int, shared: bool = True) -> Ledger:
@@ -25,7 +27,7 @@ def open_ledger(url: str, *, namespace: str, clock: Clock, clients_max: int, sha
         shared: False gives an object of its own, for a guard with a clock of its own.
 
     Raises:
-        ValueError: The URL is not that of a ledger.
+        ValueError: The URL is not that of a ledger, or what the ledger needs is not installed.
     """
     if not shared:
         return _new_ledger(url, namespace, clock, clients_max)
@@ -34,6 +36,12 @@ def open_ledger(url: str, *, namespace: str, clock: Clock, clients_max: int, sha
         if ledger is None:
             ledger = _opened[url, namespace] = _new_ledger(url, namespace, clock, clients_max)
         return ledger
+
+
+def ledger_kind(url: str) -> str:
+    """What the ledger of a URL is called: `memory`, `sqlite` or `redis`."""
+    scheme = url.partition(":")[0]
+    return "redis" if scheme in REDIS_SCHEMES else scheme
 
 
 def sqlite_file(url: str) -> tuple[Path, Literal["normal", "full"]]:
@@ -58,6 +66,21 @@ def sqlite_file(url: str) -> tuple[Path, Literal["normal", "full"]]:
     return Path(name), "full" if query == "synchronous=full" else "normal"
 
 
+def check_redis_url(url: str) -> None:
+    """A Redis ledger at `url` could be opened. Opens nothing.
+
+    Raises:
+        ValueError: What is wrong with the URL, or with this installation. The text does not hold the URL.
+    """
+    try:
+        from routeguard.ledgers.redis.session import connection_for
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "redis":
+            raise
+        raise ValueError("needs redis-py: pip install 'routeguard[redis]'") from None
+    connection_for(url)
+
+
 def _new_ledger(url: str, namespace: str, clock: Clock, clients_max: int) -> Ledger:
     scheme = url.partition("://")[0]
     if url == "memory://":
@@ -70,4 +93,10 @@ def _new_ledger(url: str, namespace: str, clock: Clock, clients_max: int) -> Led
         return SqliteLedger(
             str(path), namespace=namespace, clock=clock, clients_max=clients_max, synchronous=synchronous
         )
+    if scheme in REDIS_SCHEMES:
+        check_redis_url(url)
+        from routeguard.ledgers.redis import RedisLedger
+
+        # The server's clock decides; `clock` is not asked.
+        return RedisLedger(url, namespace=namespace, clients_max=clients_max)
     raise ValueError(f"no ledger for {scheme}://")

@@ -13,15 +13,23 @@ from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
 from routeguard.client_ip import PLATFORMS, Network, Strategy, parse_networks, parse_strategy
-from routeguard.ledgers import sqlite_file
+from routeguard.ledgers import REDIS_SCHEMES, check_redis_url, sqlite_file
 from routeguard.settings.grammar import Parser, comma, count, either, entries, nearest, one_of, plain
 
 #: RFC 9110 §9.3, RFC 5789 (PATCH) and the QUERY draft: a misspelt method would leave a route unguarded.
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY")
 #: Kinds of ledger by the scheme of their URL, with an example each.
-LEDGERS: Mapping[str, str] = MappingProxyType({"memory": "memory://", "sqlite": "sqlite:///routeguard.db"})
+LEDGERS: Mapping[str, str] = MappingProxyType(
+    {
+        "memory": "memory://",
+        "sqlite": "sqlite:///routeguard.db",
+        "redis": "redis://localhost:6379/0",
+        "rediss": "rediss://redis.example.net:6379/0",
+        "unix": "unix:///run/redis.sock",
+    }
+)
 #: Kinds that a later version brings; they move up one by one.
-LATER_LEDGERS: Final = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "postgresql")
+LATER_LEDGERS: Final = ("redis+sentinel", "redis+cluster", "postgresql")
 
 #: A preset for the client address.
 platform: Parser[str] = one_of(*PLATFORMS)
@@ -154,6 +162,8 @@ def ledger(value: object) -> str:
         raise ValueError("adds something to the memory ledger, which takes nothing; write 'memory://'")
     if scheme == "sqlite":
         sqlite_file(url)
+    if scheme in REDIS_SCHEMES:
+        check_redis_url(url)
     return url
 
 

@@ -6,6 +6,7 @@ Numbers are rounded so that they never promise too much: costs up; caps and call
 from typing import TYPE_CHECKING, Final
 
 from routeguard.clock import SystemClock
+from routeguard.ledgers import ledger_kind
 from routeguard.money import NANOUSD_PER_USD, ceil_div, format_usd
 from routeguard.policy import NANOSECONDS, Budget, Rate
 from routeguard.settings.grammar import comma
@@ -39,7 +40,7 @@ def start_line(settings: "Settings", *, paths_note: str = "", wall_ns: int | Non
         _prices(settings, wall_ns),
         _calls(settings, wall_ns),
         _clients(settings),
-        f"ledger {settings.ledger.partition(':')[0]}",
+        f"ledger {ledger_kind(settings.ledger)}",
     ]
     if settings.mode == "observe":
         pieces.insert(0, "observing: NOTHING IS REFUSED")
@@ -58,9 +59,11 @@ def _money(settings: "Settings") -> str:
     if not settings.budgets:
         return "no budget: unlimited spend"
     caps = comma(map(_cap, settings.budgets))
-    kind = settings.ledger.partition(":")[0]
+    kind = ledger_kind(settings.ledger)
+    if kind == "sqlite":
+        return f"{caps} per host"
     if kind != "memory":
-        return f"{caps} per host" if kind == "sqlite" else caps
+        return f"{caps} over all processes"
     processes = max(settings.processes, settings.workers or 1)
     scope = f"{caps} per process, forgotten at restart"
     if processes == 1:

@@ -254,7 +254,8 @@ LEDGER: Final[Setting[str]] = Setting(
     names.ledger,
     "memory://",
     "Where budgets, rates and streams are counted: `memory://` in each process, and a restart forgets; "
-    "`sqlite:///routeguard.db` in a file (four slashes: an absolute path) that all processes of a host share.",
+    "`sqlite:///routeguard.db` in a file (four slashes: an absolute path) that all processes of a host share; "
+    "`redis://`, `rediss://` or `unix://` in a Redis or Valkey server that all machines share (docs/redis.md).",
     secret=True,
 )
 NAMESPACE: Final[Setting[str]] = Setting(

@@ -1,0 +1,49 @@
+-- Charge what a bill exceeds its charge by to the windows of its reservation, once.
+--
+-- ARGV  id of the charge, amount, clients_max, then the fields of the accounts
+local LATE_KEPT = DAY
+local id, extra, clients_max = 'late:' .. take(), tonumber(take()), tonumber(take())
+if redis.call('HGET', LEDGER, 'epoch') ~= ARGV[1] then
+  return reply('lost')
+end
+if redis.call('HGET', CALLS, id) then
+  return reply('ended')
+end
+write_even_when_full()
+
+-- The account a late bill belongs to. A client may have left the map while its money was zero: it comes back, or
+-- finds the map full. Nil when the window was purged.
+local function find(field)
+  local packed = redis.call('HGET', LEDGER, field)
+  local window = window_of_client(field)
+  if packed or not window then
+    return field, packed
+  end
+  local clients = redis.call('HGET', LEDGER, window .. 'n')
+  if not clients then
+    return field, nil
+  end
+  if tonumber(clients) >= clients_max then
+    return window .. 'o', redis.call('HGET', LEDGER, window .. 'o')
+  end
+  redis.call('HINCRBY', LEDGER, window .. 'n', '1')
+  local ends = redis.call('ZSCORE', DUE, 'm' .. window .. 'n')
+  if ends then
+    redis.call('ZADD', DUE, ends, 'm' .. field)
+  end
+  return field, NOTHING
+end
+
+local answer = reply('ok')
+for i = argument + 1, #ARGV do
+  local field, packed = find(ARGV[i])
+  if packed then
+    local a = account(packed)
+    a.settled, a.overrun = a.settled + extra, a.overrun + extra
+    redis.call('HSET', LEDGER, field, pack(a))
+    add(answer, field, pack(a))
+  end
+end
+redis.call('HSET', CALLS, id, 'late')
+redis.call('ZADD', DUE, text(now + LATE_KEPT), 'r' .. id)
+return answer

@@ -1,0 +1,44 @@
+-- End a reservation in the accounts its record names: replace what it debited by what is charged.
+--
+-- ARGV  id, state, settled, kept; the client slots it may hold are KEYS from 5
+-- Reply ok with the accounts; ended when it had ended before; unknown when there is no record. Then the ending is
+--       written down as well: a reserve that is still on its way must find it.
+local id, state, settled, kept = take(), take(), tonumber(take()), tonumber(take())
+if redis.call('HGET', LEDGER, 'epoch') ~= ARGV[1] then
+  return reply('lost')
+end
+write_even_when_full()
+
+local function finish(amount)
+  redis.call('HSET', CALLS, id, state .. ' ' .. amount)
+  redis.call('ZADD', DUE, text(now + ENDED_KEPT), 'r' .. id)
+  for i = 4, #KEYS do
+    redis.call('ZREM', KEYS[i], id)
+  end
+end
+
+local record = redis.call('HGET', CALLS, id)
+if not record then
+  finish('0')
+  return reply('unknown')
+end
+local parts = words(record)
+if parts[1] ~= 'open' and parts[1] ~= 'orphaned' then
+  return reply('ended', parts[1])
+end
+local amount = tonumber(parts[2])
+local answer = reply('ok')
+for i = 3, #parts do
+  local packed = redis.call('HGET', LEDGER, parts[i])
+  -- A past window that was purged has nothing left to correct.
+  if packed then
+    local a = account(packed)
+    a[parts[1]] = a[parts[1]] - amount
+    a.settled, a.kept = a.settled + settled, a.kept + kept
+    a.overrun = a.overrun + math.max(0, settled + kept - amount)
+    store(parts[i], a)
+    add(answer, parts[i], pack(a))
+  end
+end
+finish(parts[2])
+return answer
