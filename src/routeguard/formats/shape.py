@@ -27,12 +27,12 @@ _TEXT = _PLAIN + rb'(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})' + _PLAIN + rb")*+"
 _NUMBER = rb"(?:0|[1-9][0-9]{0,17}+)"  # thousands of digits would be no JSON for us
 _BLANKS = rb"[ ]*+"  # Anthropic pads its events with blanks
 _FILLINGS = {"text": _TEXT, "padding": _PLAIN, "number": _NUMBER, "name": _PLAIN, "blanks": _BLANKS}
+#: One quote in front of all alternatives: only where one stands is anything compared.
 _HOLE = re.compile(
-    rb'"(?:' + _TEXTS + rb')":[ ]?"(?P<text>' + _TEXT + rb')"'
-    rb'|"(?:' + _PADDINGS + rb')":[ ]?"(?P<padding>' + _PLAIN + rb')"'
-    rb'|"(?:' + _NUMBERS + rb')":[ ]?(?P<number>' + _NUMBER + rb")"
-    rb'|"(?:' + _NAMES + rb')":[ ]?"(?P<name>' + _PLAIN + rb')"'
-    rb"|(?P<blanks>[ ]++)(?=\}[\r\n]+\Z)"
+    rb'"(?:(?:' + _TEXTS + rb')":[ ]?"(?P<text>' + _TEXT + rb')"'
+    rb"|(?:" + _PADDINGS + rb')":[ ]?"(?P<padding>' + _PLAIN + rb')"'
+    rb"|(?:" + _NUMBERS + rb')":[ ]?(?P<number>' + _NUMBER + rb")"
+    rb"|(?:" + _NAMES + rb')":[ ]?"(?P<name>' + _PLAIN + rb')")'
 )
 
 Matcher = Callable[[bytes, int, int], object]
@@ -57,6 +57,9 @@ def shape_of(event: bytes) -> Shape | None:
     if len(event) > SHAPED_BYTES_MAX:
         return None
     holes = [(hole.span(kind), kind) for hole in _HOLE.finditer(event) if (kind := hole.lastgroup)]
+    inside, _, rest = event.rpartition(b"}")
+    if inside.endswith(b" ") and not rest.strip(b"\r\n"):
+        holes.append(((len(inside.rstrip(b" ")), len(inside)), "blanks"))
     while holes and holes[0][1] == "name":
         del holes[0]
     if not holes:

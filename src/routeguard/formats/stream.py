@@ -104,11 +104,11 @@ class StreamReader:
         return self._tally.usage()
 
     def _take(self, chunk: bytes) -> None:
-        if self._is_over():
+        if not self._readable and self._is_over():
             return
         carry = self._carry
         if not carry and chunk.endswith(b"\n\n") and chunk.find(b"\n\n") == len(chunk) - 2 and b"\r" not in chunk:
-            self._pass(chunk)  # the usual chunk is one whole event, and needs no copy
+            self._look(chunk)  # the usual chunk is one whole event, needs no copy, and is not of the shape seen last
             return
         searched = max(len(carry) - 1, 0)  # of an end that lies across the seam, at least one byte has come
         carry += chunk
@@ -122,8 +122,8 @@ class StreamReader:
             self._stop()
 
     def _is_over(self) -> bool:
-        """Nothing that comes can change anything: not readable, and whether a provider was seen is decided."""
-        return not self._readable and (self.seen or self._events >= FOREIGN_EVENTS_MAX)
+        """Of a stream that cannot be read: whether a provider was seen is decided as well, so nothing matters now."""
+        return self._dialect is not None or self._events >= FOREIGN_EVENTS_MAX
 
     def _pass(self, raw: bytes) -> None:
         """One whole event, with the empty line that ends it."""
@@ -133,8 +133,11 @@ class StreamReader:
             and self._middle(raw, self._before_bytes, len(raw) - self._after_bytes)
         ):
             return
-        if self._is_over():
-            return
+        if self._readable or not self._is_over():
+            self._look(raw)
+
+    def _look(self, raw: bytes) -> None:
+        """One event that its shape does not tell."""
         self._events += 1
         if len(raw) > EVENT_BYTES_MAX:
             self._stop()

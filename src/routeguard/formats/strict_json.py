@@ -5,6 +5,9 @@ from typing import NoReturn
 
 Json = dict[str, object]
 
+#: What JSON calls white space; `str.strip` alone would take more.
+_BLANKS = " \t\n\r"
+
 
 def parse_json(text: str) -> object:
     """The value of a JSON document.
@@ -12,10 +15,14 @@ def parse_json(text: str) -> object:
     Raises:
         ValueError: Not JSON, a key twice in one object, a number that JSON does not have, or too deeply nested.
     """
+    text = text.strip(_BLANKS)
     try:
-        value: object = _DECODER.decode(text)
+        value: object
+        value, end = _DECODER.raw_decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    if end != len(text):
+        raise ValueError("more than one value")
     return value
 
 

@@ -5,12 +5,14 @@ of every SDK. An answer is a mapping or an object with attributes; nothing in it
 """
 
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from routeguard.usage.normal_form import UnusableUsage, count_of, items_of, usd_of, word_of
 
 Path = tuple[str, ...]
+#: How one object is asked for a member by its name: None where it has none.
+Getter = Callable[[str], object]
 
 #: What is counted → where it may stand. The largest is taken where several are given.
 COUNTS: Mapping[str, tuple[Path, ...]] = {
@@ -58,95 +60,118 @@ AUDIO = ("AUDIO", 4)
 FINISH_REASONS = {1: "STOP", 2: "MAX_TOKENS"}
 
 
-_HEADS = {name: frozenset(path[0] for path in paths) for name, paths in COUNTS.items()}
+#: Where an answer says who it is, and what made it.
+ANSWER_IDS = ("id", "responseId", "response_id")
+MODELS = ("model", "modelVersion", "model_version")
+TIERS = ("service_tier", "serviceTier", "trafficType", "traffic_type")
+
+#: `COUNTS` by the member of the usage object that holds them: a provider sends a handful of these.
+_COUNTED_IN: dict[str, list[tuple[str, Path]]] = {}
+for _name, _paths in COUNTS.items():
+    for _head, *_rest in _paths:
+        _COUNTED_IN.setdefault(_head, []).append((_name, tuple(_rest)))
 
 
-def answer_id_in(answer: object) -> str | None:
-    return word_of(_first(answer, ("id", "responseId", "response_id")))
+def getter(holder: object) -> Getter:
+    """What looks up the members of an object: a dictionary's own `get` where it is one.
+
+    Raises:
+        UnusableUsage: Text, a number or a list stands where an object should.
+    """
+    if type(holder) is dict or isinstance(holder, Mapping):
+        return holder.get
+    if isinstance(holder, str | bytes | int | float | list | tuple):
+        raise UnusableUsage("not an object")
+    return lambda name: getattr(holder, name, None)
 
 
-def model_in(answer: object) -> str | None:
-    return word_of(_first(answer, ("model", "modelVersion", "model_version")))
+def is_fast(get: Getter) -> bool:
+    """Anthropic's fast mode: a dearer service tier with a field of its own."""
+    return get("speed") == "fast"
 
 
-def tier_in(answer_or_usage: object) -> str | None:
-    """The service tier. Anthropic's fast mode is a dearer one with a field of its own."""
-    if _get(answer_or_usage, "speed") == "fast":
-        return "fast"
-    return word_of(_first(answer_or_usage, ("service_tier", "serviceTier", "trafficType", "traffic_type")))
-
-
-def finish_in(answer: object) -> str | None:
-    finish = word_of(_get(answer, "stop_reason"))  # Anthropic
+def finish_in(get: Getter) -> str | None:
+    finish = word_of(get("stop_reason"))  # Anthropic
     for name in ("choices", "candidates"):
-        for choice in items_of(_get(answer, name)):
-            reason = _first(choice, ("finish_reason", "finishReason"))
+        if (choices := get(name)) is None:
+            continue
+        for choice in items_of(choices):
+            reason = _first(getter(choice), ("finish_reason", "finishReason"))
             if isinstance(reason, int):
                 reason = FINISH_REASONS.get(reason, str(reason))
             finish = word_of(reason) or finish
-    status = _get(answer, "status")  # OpenAI Responses
+    status = get("status")  # OpenAI Responses
     if status == "incomplete":
-        return word_of(_at(answer, ("incomplete_details", "reason"))) or "incomplete"
+        return word_of(_at(get("incomplete_details"), ("reason",))) or "incomplete"
     return status if status in ("completed", "failed", "cancelled") and isinstance(status, str) else finish
 
 
-def usage_in(answer: object) -> object:
+def usage_in(get: Getter) -> object:
     """The usage object of an answer, or None."""
-    usage = _first(answer, ("usage", "usageMetadata", "usage_metadata"))
-    if usage is None:
-        usage = _at(answer, ("x_groq", "usage"))  # Groq says it twice in one chunk; one of them is read
-    if usage is None and (choices := items_of(_get(answer, "choices"))):
-        usage = _get(choices[0], "usage")  # Moonshot
+    usage = _first(get, ("usage", "usageMetadata", "usage_metadata"))
+    if usage is None and (groq := get("x_groq")) is not None:
+        usage = _at(groq, ("usage",))  # Groq says it twice in one chunk; one of them is read
+    if usage is None and (choices := items_of(get("choices"))):
+        usage = getter(choices[0])("usage")  # Moonshot
     return usage
 
 
-def counts_in(usage: object) -> dict[str, int]:
+def counts_in(usage: object, get: Getter) -> dict[str, int]:
     """What a usage object counts, by the names of `COUNTS`.
 
     Raises:
         UnusableUsage: Something that stands in a count's place is not one.
     """
-    counts = {}
-    # A provider sends a handful of the names below: the sets say at once which.
-    names: Mapping[object, object] | None = usage if type(usage) is dict else None
-    for name, paths in COUNTS.items():
-        if names is not None and _HEADS[name].isdisjoint(names):
-            continue
-        readings = [count_of(reading) for path in paths if (reading := _at(usage, path)) is not None]
-        if readings:
-            counts[name] = max(readings)
+    counts: dict[str, int] = {}
+    members: Iterable[tuple[str, object]]
+    if type(usage) is dict and len(usage) < len(_COUNTED_IN):
+        members = usage.items()
+    else:
+        members = ((name, get(name)) for name in _COUNTED_IN)
+    for member, value in members:
+        for name, path in _COUNTED_IN.get(member, ()):
+            if (reading := _at(value, path)) is not None:
+                counts[name] = max(count_of(reading), counts.get(name, 0))
     for name, lists in MODALITIES.items():
-        if spoken := [item for item in items_of(_first(usage, lists)) if _get(item, "modality") in AUDIO]:
-            counts[name] = sum(count_of(_first(item, ("tokenCount", "token_count")) or 0) for item in spoken)
+        if (listed := _first(get, lists)) is None:
+            continue
+        if spoken := [of for item in items_of(listed) if (of := getter(item))("modality") in AUDIO]:
+            counts[name] = sum(count_of(_first(of, ("tokenCount", "token_count")) or 0) for of in spoken)
     return counts
 
 
-def tool_counts_in(answer: object) -> dict[str, int]:
+def tool_counts_in(get: Getter) -> dict[str, int]:
     """What OpenAI Responses counts beside the usage object."""
-    searches = _at(answer, ("tool_usage", "web_search", "num_requests"))
+    if (used := get("tool_usage")) is None:
+        return {}
+    searches = _at(used, ("web_search", "num_requests"))
     return {} if searches is None else {"web_searches": count_of(searches)}
 
 
-def iterations_in(usage: object) -> Sequence[object]:
-    return items_of(_get(usage, "iterations"))
+def iterations_in(get: Getter) -> Sequence[object]:
+    return items_of(get("iterations"))
 
 
-def kind_in(iteration: object) -> str | None:
-    return word_of(_get(iteration, "type"))
+def kind_in(get: Getter) -> str | None:
+    return word_of(get("type"))
 
 
-def cost_in(usage: object) -> Decimal | None:
+def model_in(get: Getter) -> str | None:
+    return word_of(_first(get, MODELS))
+
+
+def cost_in(get: Getter) -> Decimal | None:
     """What the provider itself says it charges: OpenRouter, Perplexity, xAI."""
-    cost = _get(usage, "cost")
+    cost = get("cost")
     if cost is None:
-        ticks = _get(usage, "cost_in_usd_ticks")
+        ticks = get("cost_in_usd_ticks")
         return None if ticks is None else usd_of(_usd_of_ticks(ticks))
     if not isinstance(cost, numbers.Number):
-        cost = _get(cost, "total_cost")  # Perplexity itemises it
+        cost = getter(cost)("total_cost")  # Perplexity itemises it
         return None if cost is None else usd_of(cost)
-    if _get(usage, "is_byok"):
+    if get("is_byok"):
         # With the customer's own key, OpenRouter's cost is its fee alone. An unknown rest is not zero.
-        upstream = _at(usage, ("cost_details", "upstream_inference_cost"))
+        upstream = _at(get("cost_details"), ("upstream_inference_cost",))
         return None if upstream is None else usd_of(cost) + usd_of(upstream)
     return usd_of(cost)
 
@@ -158,29 +183,16 @@ def _usd_of_ticks(ticks: object) -> Decimal:
     return Decimal(int(ticks)).scaleb(-10)
 
 
-def _at(holder: object, path: Path) -> object:
+def _at(value: object, path: Path) -> object:
     for name in path:
-        if holder is None or isinstance(holder, list):
+        if value is None or isinstance(value, list):
             return None  # a list here is Gemini's spelling of another name
-        holder = _get(holder, name)
-    return holder
+        value = getter(value)(name)
+    return value
 
 
-def _first(holder: object, names: Sequence[str]) -> object:
-    if type(holder) is dict:
-        for name in names:
-            if (value := holder.get(name)) is not None:
-                return value
-        return None
+def _first(get: Getter, names: Sequence[str]) -> object:
     for name in names:
-        if (value := _get(holder, name)) is not None:
+        if (value := get(name)) is not None:
             return value
     return None
-
-
-def _get(holder: object, name: str) -> object:
-    if type(holder) is dict or isinstance(holder, Mapping):  # the first is what a stream gives, and ten times faster
-        return holder.get(name)
-    if isinstance(holder, str | bytes | int | float | list | tuple):
-        raise UnusableUsage("not an object")
-    return getattr(holder, name, None)

@@ -215,9 +215,12 @@ def count_of(value: object) -> int:
     Raises:
         UnusableUsage: Not an integer, a bool, negative, or above `TOKENS_MAX`.
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+    if type(value) is int:
+        count = value
+    elif isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise UnusableUsage("not a count")
-    count = int(value)
+    else:
+        count = int(value)
     if not 0 <= count <= TOKENS_MAX:
         raise UnusableUsage("not a number of tokens a call can use")
     return count

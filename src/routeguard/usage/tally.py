@@ -1,24 +1,28 @@
 """What one answer has said so far, read part by part as it passes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TypeVar
 
 from routeguard.usage.answer import (
+    ANSWER_IDS,
+    MODELS,
+    TIERS,
     TOKEN_COUNTS,
-    answer_id_in,
+    Getter,
     cost_in,
     counts_in,
     finish_in,
+    getter,
+    is_fast,
     iterations_in,
     kind_in,
     model_in,
-    tier_in,
     tool_counts_in,
     usage_in,
 )
-from routeguard.usage.normal_form import UnusableUsage, Usage, larger, normal_form, total
+from routeguard.usage.normal_form import UnusableUsage, Usage, larger, normal_form, total, word_of
 
 T = TypeVar("T")
 
@@ -45,22 +49,28 @@ class Tally:
 
     def read_answer(self, answer: object) -> bool:
         """Take in a response, or a chunk of one in the same shape; True if it carried token counts."""
-        self._note_answer(answer_id_in(answer))
-        self._model = self._latest(self._model, model_in(answer))
-        self._service_tier = self._latest(self._service_tier, tier_in(answer))
-        self.finish = self._latest(self.finish, finish_in(answer))
-        self._note_counts(tool_counts_in(answer))
-        usage = usage_in(answer)
+        get = getter(answer)
+        answer_id = self._latest_word(self._answer_id, get, ANSWER_IDS)
+        if self._answer_id is not None and answer_id != self._answer_id:
+            # The counts of the second answer would replace those of the first, and both are billed.
+            raise UnusableUsage("a second answer in the same stream")
+        self._answer_id = answer_id
+        self._model = self._latest_word(self._model, get, MODELS)
+        self._read_tier(get)
+        self.finish = self._latest(self.finish, finish_in(get))
+        self._note_counts(tool_counts_in(get))
+        usage = usage_in(get)
         return usage is not None and self.read_usage(usage)
 
     def read_usage(self, usage: object) -> bool:
         """Take in a usage object; True if it carried token counts."""
-        counts = counts_in(usage)
+        get = getter(usage)
+        counts = counts_in(usage, get)
         self._note_counts(counts)
-        self._service_tier = self._latest(self._service_tier, tier_in(usage))
-        self._cost_usd = self._latest(self._cost_usd, cost_in(usage))
-        if iterations := tuple(_Iteration.read(item) for item in iterations_in(usage)):
-            self._iterations = self._latest(self._iterations, iterations)
+        self._read_tier(get)
+        self._cost_usd = self._latest(self._cost_usd, cost_in(get))
+        if items := iterations_in(get):
+            self._iterations = self._latest(self._iterations, tuple(_Iteration.read(item) for item in items))
         return not TOKEN_COUNTS.isdisjoint(counts)
 
     def usage(self) -> Usage | None:
@@ -92,17 +102,24 @@ class Tally:
             return larger(top, everything)
         return total([top, everything])
 
-    def _note_answer(self, answer_id: str | None) -> None:
-        if answer_id is not None and self._answer_id is not None and answer_id != self._answer_id:
-            # The counts of the second answer would replace those of the first, and both are billed.
-            raise UnusableUsage("a second answer in the same stream")
-        self._answer_id = self._latest(self._answer_id, answer_id)
+    def _read_tier(self, get: Getter) -> None:
+        if is_fast(get):
+            self._service_tier = self._latest(self._service_tier, "fast")
+        else:
+            self._service_tier = self._latest_word(self._service_tier, get, TIERS)
 
     def _note_counts(self, counts: Mapping[str, int]) -> None:
         for name, count in counts.items():
             if self._counts.get(name) != count:
                 self._counts[name] = count
                 self.changes += 1
+
+    def _latest_word(self, known: str | None, get: Getter, names: Sequence[str]) -> str | None:
+        """What the first of these members that is there says. Most events repeat what is known."""
+        for name in names:
+            if (found := get(name)) is not None:
+                return known if type(found) is str and found == known else self._latest(known, word_of(found))
+        return known
 
     def _latest(self, known: T, found: T) -> T:
         if found is None or found == known:
@@ -120,7 +137,8 @@ class _Iteration:
 
     @classmethod
     def read(cls, item: object) -> "_Iteration":
-        return cls(kind_in(item), replace(normal_form(counts_in(item)), model=model_in(item)))
+        get = getter(item)
+        return cls(kind_in(get), replace(normal_form(counts_in(item, get)), model=model_in(get)))
 
     def is_of_another_model(self, model: str | None) -> bool:
         """Whether another model made this pass. An adviser's is one even where it is not named."""
