@@ -260,6 +260,16 @@ def test_an_event_without_a_text_or_too_large_to_be_usual_has_no_shape() -> None
     assert shape_of(sse(chat_chunk("x" * 2_000))) is None
 
 
+def test_an_error_is_never_recognised_by_its_shape() -> None:
+    usage = sse(chat_chunk(choices=[], usage=CHAT_USAGE))
+    errors = [sse(chat_chunk(text, error={"code": 1})) for text in ("a", "b")]
+    # The repeated usage tells nothing new and has no shape of its own, so a shape of the first error would last.
+    stream = [OPENINGS["chat"], usage, errors[0], usage, errors[1], DONE]
+
+    assert _outcome(*stream) == _outcome_without_shapes(*stream)
+    assert _outcome(*stream)[0] is None
+
+
 @pytest.mark.parametrize(
     "texts",
     [

@@ -167,21 +167,32 @@ class StreamReader:
         dialect = self._dialect or opened_by(event)
         if dialect is not None and dialect.continues(event):
             self._dialect = dialect
-            self._count(dialect, event, raw)
+            if self._count(dialect, event) and not failed:
+                self._learn(raw)
         elif not failed:
             raise ValueError("not an event of this dialect")
 
-    def _count(self, dialect: Dialect, event: Json, raw: bytes) -> None:
+    def _count(self, dialect: Dialect, event: Json) -> bool:
+        """True for an event that told nothing new."""
         known = self._tally.changes
         answer = dialect.answer_in(event)
         if answer is not None and self._tally.read_answer(answer) and dialect.bills(event):
             self._billed = True
         if self._readable and dialect.ends(event):
             self.terminal = True
-        if self._tally.changes != known:
-            self._take_shape(NO_SHAPE)  # it may hold what has just been replaced, and would have to be read again
-        elif self._events > 1 and self._shapes < SHAPES_MAX and (shape := shape_of(raw)) is not None:
-            self._shapes += 1  # never of the first event, which alone may begin with a byte order mark
+        if self._tally.changes == known:
+            return True
+        self._take_shape(NO_SHAPE)  # it may hold what has just been replaced, and would have to be read again
+        return False
+
+    def _learn(self, raw: bytes) -> None:
+        """Remember the shape of an event that told nothing.
+
+        Never of the first event, which alone may begin with a byte order mark. Never of an error, which undoes what
+        was told before it: a second one undoes what came between them.
+        """
+        if self._events > 1 and self._shapes < SHAPES_MAX and (shape := shape_of(raw)) is not None:
+            self._shapes += 1
             self._take_shape(shape)
 
     def _take_shape(self, shape: Shape) -> None:
