@@ -4,8 +4,6 @@ import os
 from inspect import currentframe
 from typing import TYPE_CHECKING
 
-import anyio
-
 from routeguard.admitted import SCOPE_KEY, Admission, current
 from routeguard.answers import answer, cors_headers, policy_header, preflight_headers, rate_header
 from routeguard.attempt import Attempt
@@ -117,7 +115,7 @@ class RouteGuard:
         rejected: Rejected | None = None
         with attempt.time_limit:
             rejected = await self._serve(guard, attempt, receive, send, outer)
-        if attempt.time_limit.cancel_called:
+        if attempt.time_limit.passed:
             rejected = guard.refusals.too_slow() if attempt.admission is None else guard.refusals.timed_out()
         if rejected is None:
             return
@@ -214,18 +212,18 @@ class RouteGuard:
         failure: Failure | None = None
         try:
             if not guard.rules.observe:
-                time_limit.deadline = anyio.current_time() + guard.rules.stream_timeout_seconds
+                time_limit.set(guard.rules.stream_timeout_seconds)
             await self.app(inner, receive, tap)
         except Exception:
             failure = "exception"
-            if not time_limit.cancel_called:
+            if not time_limit.passed:
                 raise
             logger.exception("the application failed while it was stopped after MAX_STREAM")
         except BaseException:
             failure = "cancelled"
             raise
         finally:
-            if time_limit.cancel_called:
+            if time_limit.passed:
                 failure = "stream_timeout"
             await tap.end(failure, complete=False)
 

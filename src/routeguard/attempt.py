@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass, field
 
-import anyio
-
 from routeguard.admitted import Admission
 from routeguard.limiter import RateTicket
 from routeguard.replay import Replay, Scope
+from routeguard.time_limit import TimeLimit, time_limit
 
 
 @dataclass(slots=True)
@@ -33,7 +32,7 @@ class Attempt:
     response_started: bool = False
     admission: Admission | None = None
     #: Time for what the request is doing now.
-    time_limit: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    time_limit: TimeLimit = field(default_factory=time_limit)
     #: What the application's `receive` becomes.
     receive: Replay | None = None
     #: Reason of the first check that would have refused it, in the observe mode.

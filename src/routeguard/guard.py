@@ -5,7 +5,6 @@ a sick ledger changes no counter, and gives the slot of the rate back; every oth
 """
 
 import hmac
-import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -77,12 +76,12 @@ class Guard:
             check(attempt)
         await self.check_admit(scope)
         attempt.body_begun = True
-        attempt.time_limit.deadline = anyio.current_time() + rules.body_timeout_seconds
+        attempt.time_limit.set(rules.body_timeout_seconds)
         try:
             body, messages = await read_body(receive, bytes_max=rules.body.bytes_max - attempt.target_bytes)
         except BodyTooLarge:
             raise self.refusals.too_large() from None
-        attempt.time_limit.deadline = math.inf
+        attempt.time_limit.lift()
         attempt.body_complete = True
         attempt.receive = Replay(receive, messages)
         self.check_body(attempt, body, head)

@@ -8,8 +8,6 @@ Rules that live here:
 - A last body message is no evidence of success. Several stacks send it after a failure.
 """
 
-import math
-
 from routeguard.admitted import TRUNCATED, Admission
 from routeguard.attempt import Attempt
 from routeguard.ending import Failure
@@ -34,6 +32,7 @@ class Tap:
         "_reader",
         "_receive",
         "_send",
+        "_time_limit",
         "body_sent",
         "status",
     )
@@ -62,25 +61,23 @@ class Tap:
         self.status: int | None = None
         self.body_sent = False
         self._attempt = attempt
+        self._time_limit = attempt.time_limit
 
     async def __call__(self, message: Message) -> None:
-        if self._attempt.time_limit.cancel_called:
+        if self._time_limit.passed:
             # The application's time is over; what it still sends while it unwinds would end the stream well.
             return
         kind = message["type"]
         if kind == "http.response.body":
-            body = message.get("body", b"")
-            if message.get("more_body", False):
+            more_body = message.get("more_body", False)
+            if more_body:
                 await self._send(message)
+            if body := message.get("body", b""):
+                self.body_sent = True
                 if self._reader is not None:
                     self._reader.feed(body)
-                if body:
-                    self.body_sent = True
+            if more_body:
                 return
-            if self._reader is not None:
-                self._reader.feed(body)
-            if body:
-                self.body_sent = True
             await self._last()
         elif kind == "http.response.start":
             message = self._start(message)
@@ -116,7 +113,7 @@ class Tap:
 
     async def _last(self) -> None:
         # Work after the last message is never cancelled.
-        self._attempt.time_limit.deadline = math.inf
+        self._time_limit.lift()
         await self.end(None, complete=True)
 
     def _start(self, message: Message) -> Message:
