@@ -231,18 +231,18 @@ def test_a_snapshot_priced_apart_is_not_the_model() -> None:
     """gpt-4o-2024-05-13 costs twice what gpt-4o costs."""
     tariff = Tariff([find_model("gpt-4o")], max_output_tokens=1_000, body_bytes_max=64_000, stream_seconds_max=300)
 
-    assert tariff.names("gpt-4o-2024-08-06")
-    assert tariff.names("openai/gpt-4o-2024-11-20")
-    assert not tariff.names("gpt-4o-2024-05-13")
-    assert not tariff.names("gpt-4o-mini")
-    assert not tariff.names("azure/gpt-4o")
+    assert tariff.configured_name("gpt-4o-2024-08-06")
+    assert tariff.configured_name("openai/gpt-4o-2024-11-20")
+    assert not tariff.configured_name("gpt-4o-2024-05-13")
+    assert not tariff.configured_name("gpt-4o-mini")
+    assert not tariff.configured_name("azure/gpt-4o")
 
 
 def test_an_alias_is_known_by_the_name_the_answer_gives() -> None:
     tariff = Tariff([find_model("gpt-5.6")], max_output_tokens=1_000, body_bytes_max=64_000, stream_seconds_max=300)
 
-    assert tariff.names("gpt-5.6-sol-2026-07-01")
-    assert not tariff.names("gpt-5.6-luna")
+    assert tariff.configured_name("gpt-5.6-sol-2026-07-01")
+    assert not tariff.configured_name("gpt-5.6-luna")
 
 
 def test_the_context_window_of_the_table_bounds_nothing() -> None:

@@ -673,7 +673,7 @@ def test_the_models_in_one_answer_are_rounded_up_together() -> None:
 def test_a_model_is_known_by_its_names_and_snapshots(answered: str) -> None:
     priced = tariff(replace(GPT_5_MINI, name="openai/gpt-5-mini", aliases=frozenset({"Other-Name"})))
 
-    assert priced.names(answered)
+    assert priced.configured_name(answered)
     assert priced.configured_name(answered) == "openai/gpt-5-mini"
 
 
@@ -702,20 +702,20 @@ def test_a_model_is_known_by_its_names_and_snapshots(answered: str) -> None:
 def test_other_models_are_not_ours(answered: str) -> None:
     priced = tariff(replace(GPT_5_MINI, name="openai/gpt-5-mini", strangers=frozenset({"GPT-5-mini-2024-01-01"})))
 
-    assert not priced.names(answered)
+    assert not priced.configured_name(answered)
     assert priced.configured_name(answered) is None
 
 
 def test_latest_means_every_snapshot() -> None:
-    assert tariff(model("sonnet-latest", input="1", output="1")).names("sonnet-20241022")
+    assert tariff(model("sonnet-latest", input="1", output="1")).configured_name("sonnet-20241022")
 
 
 def test_a_name_longer_than_any_model_is_not_looked_at() -> None:
     long = "x" * MODEL_NAME_LENGTH_MAX
     priced = tariff(model(long, input="1", output="1"), model(long + "x", input="1", output="1"))
 
-    assert priced.names(long)
-    assert not priced.names(long + "x")
+    assert priced.configured_name(long)
+    assert not priced.configured_name(long + "x")
 
 
 def test_a_tariff_without_models_is_refused() -> None:

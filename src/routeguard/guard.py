@@ -329,18 +329,16 @@ class Guard:
 
     def _price(self, usage: Usage, admission: Admission, *, model: str | None) -> int | None:
         """Nano-USD of a usage, at the model it names if that is one of MODEL, else at the dearest."""
-        named = model
-        if named is None and usage.model is not None and self.tariff.names(usage.model):
-            named = usage.model
         wall_ns, input_bytes = self.clock.wall_ns(), admission.input_bytes
-        cost = self.tariff.cost(usage, model=named, wall_ns=wall_ns, input_bytes=input_bytes)
+        cost = self.tariff.cost(usage, model=model, wall_ns=wall_ns, input_bytes=input_bytes)
         if cost is None:
             return None
+        named = usage.model if model is None else model
         admission.model = None if named is None else self.tariff.configured_name(named)
         if wall_ns - admission.wall_ns < PRICE_MOMENT_NS:
             return cost
         # The price may have changed since the call was made; which one the provider bills is its own affair.
-        at_admission = self.tariff.cost(usage, model=named, wall_ns=admission.wall_ns, input_bytes=input_bytes)
+        at_admission = self.tariff.cost(usage, model=model, wall_ns=admission.wall_ns, input_bytes=input_bytes)
         return cost if at_admission is None else max(cost, at_admission)
 
     def _refusal(self, attempt: Attempt, refused: Refused) -> Rejected:

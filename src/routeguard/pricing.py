@@ -148,12 +148,11 @@ class Tariff:
         input_tokens_max = min(input_bytes + self._added_tokens + self._growth_tokens, self._window_tokens)
         return ceil_div(self._numerator_of(usage, positions, quotes, input_tokens_max), self._per)
 
-    def names(self, model: str) -> bool:
-        """Whether `model` is one of ours: by its name, or a snapshot of it; the provider's prefix is optional."""
-        return bool(self._positions_of(model))
-
     def configured_name(self, model: str) -> str | None:
-        """The configured name of the model that `model` names, or None."""
+        """The configured name of the model that `model` names, or None.
+
+        It may name one of ours or a snapshot of it; the provider's prefix is optional.
+        """
         positions = self._positions_of(model)
         return self._models[positions[0]].name if positions else None
 
