@@ -115,25 +115,32 @@ class MemoryLedger:
         force: bool = False,
     ) -> Reservation:
         """Debit every claim, or none; see `policy.Ledger`."""
-        assert all(claim.amount == money[0].amount > 0 for claim in money), "every budget is debited the same amount"
+        amount = money[0].amount if money else 0
         assert not rates, "the limiter in front of the body counts the rates of a process"
         with self._lock:
-            self._orphan_ended_leases()
+            now_ns = self._clock.monotonic_ns()
+            self._orphan_ended_leases(now_ns)
             known = self._open.get(reservation_id)
             if known is not None:
                 return known
-            self._free_some_retired()
+            if self._retired:
+                self._free_some_retired()
             wall_seconds = self._clock.wall_ns() // NANOSECONDS
-            books = [self._book(claim.policy, wall_seconds) for claim in money]
-            accounts = [self._account(claim, book) for claim, book in zip(money, books, strict=True)]
+            books: list[Book] = []
+            accounts: list[Account] = []
+            for budget, partition, claimed in money:
+                assert claimed == amount > 0, "every budget is debited the same amount"
+                book = self._book(budget, wall_seconds)
+                books.append(book)
+                accounts.append(self._client_account(book, partition) if budget.per_client else book.everybody)
             refused = None if self._fits(money, accounts, slots) else self._verdict(money, books, accounts, slots)
             if refused is not None and not force:
                 raise refused
-            reservation = HeldReservation(reservation_id, money[0].amount if money else 0, refused=refused)
+            reservation = HeldReservation(reservation_id, amount, refused=refused)
             for claim, book, account in zip(money, books, accounts, strict=True):
                 reservation.accounts.append(self._debit(claim, book, account))
             if slots:
-                self._lease(reservation, slots)
+                self._lease(reservation, slots, now_ns)
             self._open[reservation_id] = reservation
             return reservation
 
@@ -141,7 +148,7 @@ class MemoryLedger:
         """End a reservation in the counters it debited; see `policy.Ledger`."""
         assert isinstance(reservation, HeldReservation), "settle takes what reserve of this ledger returned"
         assert state in ENDED, "a settlement ends the reservation"
-        assert min(settled_nanousd, kept_nanousd) >= 0, "a charge is never negative"
+        assert settled_nanousd >= 0 <= kept_nanousd, "a charge is never negative"
         with self._lock:
             if reservation.state in ENDED:
                 self.double_settlements += 1
@@ -192,7 +199,7 @@ class MemoryLedger:
     async def balances(self, budgets: Sequence[Budget]) -> list[Balance]:
         """Where each of these budgets stands; see `policy.Ledger`."""
         with self._lock:
-            self._orphan_ended_leases()
+            self._orphan_ended_leases(self._clock.monotonic_ns())
             wall_seconds = self._clock.wall_ns() // NANOSECONDS
             found = [(budget, self._book(budget, wall_seconds)) for budget in budgets]
             return [
@@ -211,7 +218,7 @@ class MemoryLedger:
     async def in_flight(self) -> int:
         """Streams holding a slot."""
         with self._lock:
-            self._orphan_ended_leases()
+            self._orphan_ended_leases(self._clock.monotonic_ns())
             return self._slots_in_use.get("", 0)
 
     async def set_paused(self, *, paused: bool) -> None:
@@ -246,7 +253,7 @@ class MemoryLedger:
         if spent:
             per_client = all(budget.per_client for budget, _ in spent)
             return Refused("budget_exhausted", per_client=per_client, resets_at=_latest_end(spent))
-        full = [claim.policy for claim in slots if self._is_full(claim)]
+        full = self._full(slots)
         if busy or full:
             in_the_way: list[Budget | Parallel] = [*busy, *full]
             return Refused("busy", per_client=all(policy.per_client for policy in in_the_way), resets_at=None)
@@ -259,12 +266,15 @@ class MemoryLedger:
         for (budget, _, amount), account in zip(money, accounts, strict=True):
             if account.settled + account.kept + account.orphaned + account.open + amount > budget.limit_nanousd:
                 return False
-        return not any(self._is_full(claim) for claim in slots)
+        return not self._full(slots)
 
-    def _is_full(self, claim: Claim[Parallel]) -> bool:
-        if claim.policy.quota is None:
-            return False
-        return self._slots_in_use.get(claim.partition, 0) + claim.amount > claim.policy.quota
+    def _full(self, slots: Sequence[Claim[Parallel]]) -> list[Parallel]:
+        in_use = self._slots_in_use
+        return [
+            policy
+            for policy, partition, amount in slots
+            if policy.quota is not None and in_use.get(partition, 0) + amount > policy.quota
+        ]
 
     def _book(self, budget: Budget, wall_seconds: int) -> Book:
         book = self._books.get(budget.counter)
@@ -276,13 +286,8 @@ class MemoryLedger:
             book = self._books[budget.counter] = Book(budget.window.span(wall_seconds))
         return book
 
-    def _account(self, claim: Claim[Budget], book: Book) -> Account:
-        """The account a claim would be debited from; a new client's is only kept when it is debited."""
-        if not claim.policy.per_client:
-            return book.everybody
-        return self._client_account(book, claim.partition)
-
     def _client_account(self, book: Book, client: str) -> Account:
+        """The account a client would be debited from; a new one is only kept when it is debited."""
         account = book.clients.get(client)
         if account is not None:
             return account
@@ -310,21 +315,22 @@ class MemoryLedger:
                 account = self._client_account(book, client) if budget.per_client else book.everybody
                 if account.spent + amount_nanousd > budget.limit_nanousd:
                     in_the_way.append((budget, book.span))
-        return (bool(in_the_way), _latest_end(in_the_way))
+        return (True, _latest_end(in_the_way)) if in_the_way else (False, None)
 
-    def _lease(self, reservation: HeldReservation, slots: Sequence[Claim[Parallel]]) -> None:
-        reservation.slots = tuple([slot.partition for slot in slots])
-        reservation.lease_ns = lease_ns = max([slot.policy.lease_ns for slot in slots])
-        for partition in reservation.slots:
+    def _lease(self, reservation: HeldReservation, slots: Sequence[Claim[Parallel]], now_ns: int) -> None:
+        lease_ns = 0
+        for policy, partition, _ in slots:
             self._slots_in_use[partition] = self._slots_in_use.get(partition, 0) + 1
+            lease_ns = max(lease_ns, policy.lease_ns)
+        reservation.slots = tuple([slot.partition for slot in slots])
+        reservation.lease_ns = lease_ns
         leases = self._leases.get(lease_ns)
         if leases is None:
             leases = self._leases[lease_ns] = OrderedDict()
-        leases[reservation.id] = (self._clock.monotonic_ns() + lease_ns, reservation)
+        leases[reservation.id] = (now_ns + lease_ns, reservation)
 
-    def _orphan_ended_leases(self) -> None:
+    def _orphan_ended_leases(self, now_ns: int) -> None:
         """Free the slots whose lease is over. The money of their owners stays: it is orphaned, not given back."""
-        now_ns = self._clock.monotonic_ns()
         for leases in self._leases.values():
             while leases:
                 ends_ns, reservation = next(iter(leases.values()))
