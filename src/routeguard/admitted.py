@@ -268,6 +268,8 @@ class Admission:
 
     def _charge_excess(self) -> int:
         """What the bill exceeds the charge by, now charged; 0 or less when it does not."""
+        if not self._calls and not self._reported_any:
+            return 0
         extra_nanousd = self._bill().total_nanousd - self._charged_nanousd
         if extra_nanousd > 0:
             self._charged_nanousd += extra_nanousd

@@ -61,14 +61,19 @@ def parse_json(text: str) -> JsonValue:
         NotJson: `json.loads` would refuse the text.
         Rejected: Nested too deep, or a number too long for `json.loads`; other parsers take both.
     """
+    text = text.removeprefix("\ufeff").strip(_BLANKS)
     try:
-        return cast(JsonValue, _DECODER.decode(text.removeprefix("\ufeff")))
+        document: JsonValue
+        document, end = _DECODER.raw_decode(text)
     except JSONDecodeError as error:
         raise NotJson from error
     except RecursionError:
         raise _too_deep() from None
     except ValueError:  # Python's own limit of 4,300 digits
         raise _bad_request("The JSON body has a number that is too long.") from None
+    if end != len(text):
+        raise NotJson
+    return document
 
 
 def survey_json(document: JsonValue, text: str) -> Survey:
@@ -88,8 +93,8 @@ def survey_json(document: JsonValue, text: str) -> Survey:
         except UnicodeEncodeError:
             # Python would fail to send it, and others would replace it: nobody means half a character (RFC 7493 §2.1).
             raise _bad_request("The JSON body has half of a surrogate pair (\\ud800 to \\udfff).") from None
-    has_media = any(not _MEDIA_PART_KEYS.isdisjoint(fields) and _media_in_keys(fields) for fields in objects)
-    if not has_media and (has_escapes or ";base64," in text.lower()):
+    has_media = any(map(_media_in_keys, [fields for fields in objects if not _MEDIA_PART_KEYS.isdisjoint(fields)]))
+    if not has_media and (has_escapes or (";" in text and ";base64," in text.lower())):
         # Without an escape for a letter, a decoded string holds no letters that the text does not.
         has_media = any(map(is_data_url, strings))
     return Survey(sum(map(len, strings)), growth_bytes, _count_media(document) if has_media else 0)
@@ -111,9 +116,9 @@ def _collect(document: JsonValue) -> tuple[list[JsonObject], list[str]]:
                 objects.append(container)
                 values = container.values()
             for value in values:
-                if isinstance(value, str):
+                if type(value) is str:
                     strings.append(value)
-                elif isinstance(value, (dict, list)):
+                elif type(value) is dict or type(value) is list:
                     next_level.append(value)
                 elif value is _NOT_STRICT:
                     raise _bad_request("The JSON body is not strict: it has a key twice, NaN or Infinity.")
