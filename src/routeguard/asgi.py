@@ -12,7 +12,7 @@ from routeguard.config import Settings, start_line
 from routeguard.ending import Failure
 from routeguard.errors import ConfigError, Rejected
 from routeguard.guard import Guard
-from routeguard.lifespan import Lifespan, refuse_startup
+from routeguard.lifespan import Lifespan, Running, refuse_startup
 from routeguard.observe import observe
 from routeguard.paths import PathPatterns
 from routeguard.replay import ClientGone, Receive, Replay, Scope, Send
@@ -48,6 +48,7 @@ class RouteGuard:
         self.app = app
         self._config_error: ConfigError | None = None
         self._started = False
+        self._running = Running()
         try:
             self.settings = Settings(**keywords)
             self._guard = build_guard(self.settings) if self.settings.mode != "off" else None
@@ -76,7 +77,7 @@ class RouteGuard:
         elif kind == "websocket":
             await self._websocket(self._guard, scope, receive, send)
         elif kind == "lifespan":
-            lifespan = Lifespan(receive, send, on_startup=self._start, on_shutdown=self._guard.ledger.aclose)
+            lifespan = Lifespan(receive, send, on_startup=self._start, on_shutdown=self._stop)
             await lifespan.run(self.app, scope)
         else:
             await self.app(scope, receive, send)
@@ -210,6 +211,7 @@ class RouteGuard:
         """Call the application, and end the admission whatever happens."""
         time_limit = attempt.time_limit
         failure: Failure | None = None
+        self._running.begin()
         try:
             if not guard.rules.observe:
                 time_limit.set(guard.rules.stream_timeout_seconds)
@@ -225,7 +227,10 @@ class RouteGuard:
         finally:
             if time_limit.passed:
                 failure = "stream_timeout"
-            await tap.end(failure, complete=False)
+            try:
+                await tap.end(failure, complete=False)
+            finally:
+                self._running.end()
 
     async def _answer(self, guard: Guard, attempt: Attempt, rejected: Rejected, receive: Receive, send: Send) -> None:
         settings, scope = self.settings, attempt.scope
@@ -297,6 +302,12 @@ class RouteGuard:
         self._started = True
         warnings = await self._guard.ledger.check()
         self._guard.telemetry.started(start_line(self.settings), (*self.settings.warnings, *warnings))
+
+    async def _stop(self) -> None:
+        """Let the requests that the server has cancelled end, then write and close what is open."""
+        assert self._guard is not None, "without a guard nothing was started"
+        await self._running.drained()
+        await self._guard.ledger.aclose()
 
     async def _refuse_all(self, error: ConfigError, scope: Scope, receive: Receive, send: Send) -> None:
         """The configuration is broken: fail the start, or without a lifespan refuse every request."""

@@ -7,10 +7,15 @@ to start with a broken configuration, and a drain of pending settlements before 
 
 from collections.abc import Awaitable, Callable
 
+import anyio
+
 from routeguard.errors import ConfigError
 from routeguard.replay import Message, Receive, Scope, Send
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+#: How long a shutdown waits for guarded requests that the server has cancelled, or left alone.
+DRAIN_SECONDS = 2.0
 
 
 class Lifespan:
@@ -71,6 +76,39 @@ class Lifespan:
             await self._on_shutdown()
         self._told.add(message["type"])
         await self._send(message)
+
+
+class Running:
+    """Counts the guarded requests on their way, so that a shutdown can wait for their endings.
+
+    uvicorn cancels what outlasts its graceful timeout and sends the shutdown in the same moment: without a wait the
+    ledger is closed, and the process gone, before those requests have ended.
+    """
+
+    __slots__ = ("_count", "_idle")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._idle: anyio.Event | None = None
+
+    def begin(self) -> None:
+        """One more request."""
+        self._count += 1
+
+    def end(self) -> None:
+        """One request has ended, its money included."""
+        self._count -= 1
+        if self._idle is not None and self._count == 0:
+            self._idle.set()
+
+    async def drained(self) -> None:
+        """Return when none is left, or after `DRAIN_SECONDS`."""
+        if self._count == 0:
+            return
+        self._idle = anyio.Event()
+        with anyio.move_on_after(DRAIN_SECONDS):
+            await self._idle.wait()
+        self._idle = None
 
 
 async def refuse_startup(receive: Receive, send: Send, text: str) -> None:
