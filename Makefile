@@ -11,7 +11,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
-.PHONY: demo test check format coverage bench mutate docs lock clean
+.PHONY: demo test check format coverage matrix bench mutate docs lock clean
 
 # Serves the demo on http://127.0.0.1:8000/, or another PORT.
 demo: .venv/demo.installed .venv/model.installed
@@ -35,6 +35,11 @@ format: .venv/dev.installed
 coverage: .venv/dev.installed
 	@$(BIN)/coverage run -m pytest
 	@$(BIN)/coverage report
+
+# Every framework on every server, and then the table of what they did.
+matrix: .venv/dev.installed
+	@MATRIX=full $(BIN)/python -m pytest tests/matrix/test_matrix.py
+	@$(BIN)/python -m tests.matrix.table
 
 bench: .venv/dev.installed
 	@set -e; for script in benchmarks/bench_*.py; do $(BIN)/python "$$script"; done

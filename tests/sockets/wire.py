@@ -5,6 +5,7 @@ import select
 import socket
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -110,6 +111,9 @@ class Wire:
             elif head.headers.get("transfer-encoding") == "chunked":
                 while chunk := self.chunk():
                     chunks.append(chunk)
+            elif "content-length" not in head.headers:
+                # Neither chunks nor a length: the body ends with the connection (RFC 9112, section 6.3).
+                chunks.append(self._until_the_end())
             else:
                 chunks.append(self._exactly(int(head.headers["content-length"])))
         except ConnectionError:
@@ -118,7 +122,15 @@ class Wire:
 
     def has_answer(self) -> bool:
         """Whether something has arrived that was not read yet. Does not wait."""
-        return bool(self._buffer or select.select([self._socket], [], [], 0)[0])
+        return self.is_readable_within(0)
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Bound each later wait by less than usual; what takes longer raises TimeoutError."""
+        self._socket.settimeout(seconds)
+
+    def is_readable_within(self, seconds: float) -> bool:
+        """Whether something arrives in time, or the connection ends."""
+        return bool(self._buffer or select.select([self._socket], [], [], seconds)[0])
 
     def is_over(self) -> bool:
         """Whether the server ends the connection here; waits for it."""
@@ -146,6 +158,14 @@ class Wire:
             self._fill()
         taken = bytes(self._buffer[:end])
         del self._buffer[: end + len(mark)]
+        return taken
+
+    def _until_the_end(self) -> bytes:
+        with suppress(ConnectionError):
+            while True:
+                self._fill()
+        taken = bytes(self._buffer)
+        self._buffer.clear()
         return taken
 
     def _exactly(self, count: int) -> bytes:

@@ -1,0 +1,49 @@
+"""SIGTERM in mid-stream: what the client sees of its stream, and what the ledger's file says afterwards."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from routeguard import Settings
+from routeguard.build import build_guard
+from routeguard.status import StatusRoutes
+from tests.matrix.edge import settings
+from tests.matrix.scenarios import Outcome
+from tests.matrix.servers import GRACE_SECONDS, running
+from tests.sockets.wire import WAIT_SECONDS, request
+
+#: How long a server that was told to stop may take on a busy machine, beyond the grace that it gives its streams.
+STOP_SECONDS = GRACE_SECONDS + WAIT_SECONDS
+
+
+def stop_in_mid_stream(framework: str, server: str, directory: Path) -> Outcome:
+    """Tell a server to stop while a stream goes on, and read the ledger once it is gone."""
+    ledger = f"sqlite:///{directory / f'{framework}-{server}.db'}"
+    with running(framework, server, directory, ledger=ledger) as site, site.connect() as wire:
+        wire.send(request("/chat/hangs"))
+        head = wire.head()
+        wire.chunk()
+        os.kill(site.process.pid, signal.SIGTERM)
+        answer = wire.rest(head)
+        site.process.wait(STOP_SECONDS)
+    return Outcome(f"{answer.status} {'whole' if answer.complete else 'cut'}", _ending(anyio.run(_read, ledger)))
+
+
+def _ending(budget: Any) -> str:
+    """The one state that the stream's ten cents are in."""
+    (state,) = [part for part in ("settled", "open", "kept", "orphaned") if float(budget[f"{part}_usd"])]
+    assert (float(budget[f"{state}_usd"]), float(budget["remaining_usd"])) == (0.1, 999.9), budget
+    return state
+
+
+async def _read(ledger: str) -> Any:
+    chosen = Settings(**settings(ledger))
+    guard = build_guard(chosen)
+    try:
+        status: Any = await StatusRoutes(chosen, guard).status()
+    finally:
+        await guard.ledger.aclose()
+    return status["budgets"][0]
