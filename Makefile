@@ -13,9 +13,10 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 .DELETE_ON_ERROR:
 .PHONY: demo test check format coverage matrix bench mutate docs lock clean
 
-# Serves the demo on http://127.0.0.1:8000/, or another PORT.
-demo: .venv/demo.installed .venv/model.installed
-	@$(BIN)/python -m examples.fastapi_app
+# Serves the demo on http://127.0.0.1:8000/, or another PORT; APP=django serves its Django twin.
+APP ?= fastapi
+demo: .venv/$(if $(filter django,$(APP)),dev,demo).installed .venv/model.installed
+	@$(BIN)/python -m examples.$(APP)_app
 
 test: .venv/dev.installed
 	@$(BIN)/python -m pytest

@@ -20,9 +20,10 @@ import pytest
 import uvicorn
 
 from examples.fastapi_app import local_model
-from examples.fastapi_app.app import PRICE_IN, PRICE_OUT, SCRIPTED_PATH, STATIC, create_app
+from examples.fastapi_app.app import PRICE_IN, PRICE_OUT, STATIC, create_app
 from examples.fastapi_app.attacks import ATTACKS
 from examples.fastapi_app.model import open_model
+from examples.serving import SCRIPTED_PATH
 from routeguard.testing.scripted import Script, ScriptedProvider
 
 TOKEN = "a-token-only-this-test-knows"

@@ -1,59 +1,13 @@
 """`python -m examples.fastapi_app`: the demo on http://127.0.0.1:8000/ (`PORT` chooses another)."""
 
-import asyncio
-import logging
-import os
-import secrets
-import sys
-
-import uvicorn
-from fastapi import FastAPI
-
-from examples.fastapi_app.app import SCRIPTED_PATH, create_app
-from examples.fastapi_app.model import open_model
-from routeguard.testing.scripted import ScriptedProvider
-
-#: Pace of scripted answers: fifty words a second, about what a hosted model does.
-WORD_SECONDS = 0.02
-
-INTRODUCTION = """
-  Wick & Filament, a lamp shop with a guarded chat
-
-  page    http://127.0.0.1:{port}/
-  status  http://127.0.0.1:{port}/_routeguard/status   (Authorization: Bearer {token})
-  model   {model}
-  prices  pretend ones, so that the meter moves; budget $1.00 a day, forgotten when you stop it (Ctrl+C)
-"""
+from examples.fastapi_app.app import create_app
+from examples.serving import run
 
 
-async def main() -> None:
-    port = int(os.environ.get("PORT") or 8000)
-    token = os.environ.get("ROUTEGUARD_ADMIN_TOKEN") or secrets.token_urlsafe(16)
-    _log_what_is_in_force()
-    # A proxy in the environment is for the provider, not for the servers that the demo starts on this machine.
-    os.environ["NO_PROXY"] = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1"]))
-    with open_model(os.environ, scripted_url=f"http://127.0.0.1:{port}{SCRIPTED_PATH}") as model:
-        sys.stdout.write(f"{INTRODUCTION.format(port=port, token=token, model=model.label)}\n")
-        sys.stdout.flush()
-        app = create_app(model, stage=ScriptedProvider(pace_seconds=WORD_SECONDS), port=port, admin_token=token)
-        await serve(app, port=port)
-
-
-def _log_what_is_in_force() -> None:
-    """The guard's start line and every warning; the page shows the rest."""
-    handler = logging.StreamHandler(sys.stdout)
-    handler.addFilter(lambda record: record.levelno > logging.INFO or not hasattr(record, "event"))
-    logger = logging.getLogger("routeguard")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-
-
-async def serve(app: FastAPI, *, port: int) -> None:
-    # Without proxy_headers=False uvicorn believes X-Forwarded-For of every caller on this machine, and the guard
-    # would see a new client for each value that an attacker makes up.
-    settings = uvicorn.Config(app, host="127.0.0.1", port=port, proxy_headers=False, log_level="warning")
-    await uvicorn.Server(settings).serve()
+def main() -> None:
+    """Serve the demo until it is interrupted."""
+    run(create_app)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

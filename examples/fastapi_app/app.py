@@ -20,6 +20,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from examples.fastapi_app.attacks import ATTACKS, Target, run_attack
 from examples.fastapi_app.model import Model, scripted
+from examples.serving import SCRIPTED_PATH
 from routeguard import RouteGuard
 from routeguard.testing.scripted import DIRECTIVE, ScriptedProvider
 
@@ -33,7 +34,6 @@ MAX_OUTPUT_TOKENS = 200
 #: Pretend prices, USD per million tokens: a hundred times those of a small model, so that the meter moves.
 PRICE_IN, PRICE_OUT = 20, 200
 
-SCRIPTED_PATH = "/demo/provider/v1"
 OBSERVED_STATUS_PATH = "/demo/observed"
 STATIC = Path(__file__).with_name("static")
 

@@ -1,9 +1,6 @@
 """An upload that is refused, as curl, Node and Chromium see it. A tool that is not on the machine skips by name."""
 
 import json
-import os
-import shutil
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,14 +8,13 @@ from typing import Any
 import pytest
 
 from tests.guarding import Counting
+from tests.sockets.browser import tool, visiting
 from tests.sockets.server import Ledger, Serve, Signal
 from tests.sockets.wire import WAIT_SECONDS
 
 UPLOAD_BYTES = 50_000_000
 #: Beyond 8 MB a client that reads nothing while it writes may miss its answer.
 NODE_BYTES = 6_000_000
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-
 FETCH = """
 const body = new Uint8Array(Number(process.argv[2]));
 const headers = {"content-type": "application/json"};
@@ -48,13 +44,6 @@ def upload(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with path.open("wb") as file:
         file.truncate(UPLOAD_BYTES)
     return path
-
-
-def tool(*names: str) -> str:
-    for name in names:
-        if (path := shutil.which(name)) is not None:
-            return path
-    pytest.skip(f"{names[0]} is not on this machine")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +85,6 @@ def test_node_sees_why_an_upload_of_6_mb_is_refused(serve: Serve) -> None:
 
 
 def test_chromium_sees_why_an_upload_of_50_mb_is_refused(serve: Serve, tmp_path: Path) -> None:
-    chromium = tool(*BROWSERS)
     reported = Signal()
     found: list[Any] = []
 
@@ -115,16 +103,7 @@ def test_chromium_sees_why_an_upload_of_50_mb_is_refused(serve: Serve, tmp_path:
         await send({"type": "http.response.body", "body": PAGE.encode() % UPLOAD_BYTES})
 
     site = serve(app)
-    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server"]
-    command += ["--no-first-run", "--disable-extensions", f"--user-data-dir={tmp_path}", "--remote-debugging-port=0"]
-
-    browser = subprocess.Popen(
-        [*command, f"{site.url}/"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    try:
+    with visiting(f"{site.url}/", tmp_path):
         reported.wait()
-    finally:
-        os.killpg(browser.pid, signal.SIGKILL)
-        browser.wait()
 
     assert found == [[413, "request_too_large"]] * 3
