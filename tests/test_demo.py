@@ -25,6 +25,7 @@ from examples.fastapi_app.attacks import ATTACKS
 from examples.fastapi_app.model import open_model
 from examples.serving import SCRIPTED_PATH
 from routeguard.testing.scripted import Script, ScriptedProvider
+from tests.sockets.demo import demonstrating
 
 TOKEN = "a-token-only-this-test-knows"
 WIDGET_BYTES_MAX = 6_000
@@ -136,6 +137,14 @@ def test_the_provider_call_ends_when_the_visitor_leaves(demo: Demo) -> None:
 
     assert demo.stage.output_tokens_billed == 3
     assert demo.budget()["kept_usd"] >= demo.bill_usd
+
+
+@pytest.mark.parametrize("command", [["examples.fastapi_app"], ["routeguard", "demo"]], ids=" ".join)
+def test_the_command_serves_the_page(command: list[str], tmp_path: Path) -> None:
+    with demonstrating(*command, log=tmp_path / "log") as client:
+        page = client.get("/")
+
+    assert (page.status_code, "Wick &amp; Filament" in page.text) == (200, True)
 
 
 def statuses(report: dict[str, Any]) -> dict[str, int]:

@@ -1,13 +1,7 @@
 """The Django twin of the demo, in a process of its own: Django has one set of settings in each."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,47 +14,13 @@ from examples.fastapi_app.app import STATIC, create_chat
 from examples.fastapi_app.attacks import ATTACKS
 from examples.fastapi_app.model import scripted
 from routeguard import Settings
-from tests.sockets.wire import HOST, WAIT_SECONDS
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-TOKEN = "a-token-only-this-test-knows"
+from tests.sockets.demo import TOKEN, demonstrating
 
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[httpx2.Client]:
-    with socket.create_server((HOST, 0)) as free:
-        port = free.getsockname()[1]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROUTEGUARD_", "DJANGO_"))}
-    own = {"PORT": str(port), "MODEL": "scripted", "ROUTEGUARD_ADMIN_TOKEN": TOKEN}
-    environment = {**kept, **own, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    log = tmp_path / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "examples.django_app"], cwd=ROOT, env=environment, stdout=output, stderr=output
-        )
-    try:
-        _wait_for(process, port, log)
-        with httpx2.Client(base_url=f"http://{HOST}:{port}", trust_env=False, timeout=30) as client:
-            yield client
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _wait_for(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not _listens(port):
-        assert time.monotonic() < deadline, "the demo did not start"
-        with suppress(subprocess.TimeoutExpired):
-            raise AssertionError(f"the demo ended with {process.wait(0.02)}: {log.read_text()}")
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection((HOST, port)).close()
-    except ConnectionRefusedError:
-        return False
-    return True
+    with demonstrating("examples.django_app", log=tmp_path / "log") as client:
+        yield client
 
 
 def bearer() -> dict[str, str]:

@@ -116,6 +116,24 @@ def test_a_guard_inside_of_the_application_charges_its_own_route_only(
     assert site.ledger() == ONE_CENT_SETTLED
 
 
+def test_a_guard_around_and_another_inside_reserve_once(serve: Serve, namespace: str) -> None:
+    """The budget holds one call: what is reserved twice does not fit."""
+    limits = settings(namespace, paths="/chat", budget="0.10/total")
+    inner = FastAPI()
+    inner.add_middleware(RouteGuard, **limits)
+    inner.add_api_route("/chat", chat, methods=["POST"], response_model=None)
+    site = serve(free)
+    site.mount(RouteGuard(inner, **limits))
+
+    with site.connect() as wire:
+        wire.send(request())
+        answer = wire.answer()
+
+    assert (answer.status, answer.complete) == (200, True)
+    assert site.ledger() == ONE_CENT_SETTLED
+    assert site.status()["requests"]["endings"] == {"settled": 1}
+
+
 def below(root_path: str, app: App) -> App:
     """As a server behind a prefix calls it: the prefix in the scope, the path as the server found it."""
 

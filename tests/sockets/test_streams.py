@@ -2,13 +2,15 @@
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
+from routeguard import Admission
 from tests.answers import DONE, chat_chunk, sse
 from tests.driver import stream_app
+from tests.sockets.apps import streaming
 from tests.sockets.server import Ledger, Serve, Signal
 from tests.sockets.wire import request
 
@@ -110,3 +112,30 @@ def test_a_crowd_of_two_hundred_finds_exactly_the_ten_calls_the_budget_holds(ser
     assert (afterwards.status, afterwards.reason) == (503, "budget_exhausted")
     assert site.ledger() == Ledger(kept="1")
     assert calls == 10
+
+
+def test_a_crowd_that_drops_its_streams_spends_the_budget_and_holds_no_slot(serve: Serve) -> None:
+    never = Signal()
+
+    async def generate(admission: Admission) -> AsyncIterator[str]:
+        admission.begin()
+        yield "data: one\n\n"
+        await never.arrives()
+
+    unlimited = {"rate": "unlimited", "max_parallel": 20, "max_parallel_per_client": "unlimited"}
+    site = serve(streaming(generate), budget="2/day", **unlimited)
+
+    for _ in range(20):
+        with site.connect() as wire:
+            wire.send(request())
+            wire.head()
+            wire.chunk()
+            wire.reset()
+    site.wait_done(20)
+    with site.connect() as wire:
+        wire.send(request())
+        refused = wire.answer()
+
+    assert site.ledger() == Ledger(kept="2")
+    assert site.status()["requests"]["endings"] == {"kept": 20}
+    assert (refused.status, refused.reason) == (503, "budget_exhausted")
