@@ -69,7 +69,7 @@ CAVEATS: Final = (
         "gunicorn",
         "Under its ASGI worker a Starlette or FastAPI stream goes on for 3 s after its client left, and is then "
         "cancelled.",
-        "Lower `asgi_disconnect_grace_period`.",
+        "Lower `--asgi-disconnect-grace-period`.",
     ),
     Caveat(
         "uvicorn",

@@ -13,23 +13,35 @@ from routeguard.status import StatusRoutes
 from tests.matrix.edge import settings
 from tests.matrix.scenarios import Outcome
 from tests.matrix.servers import GRACE_SECONDS, running
-from tests.sockets.wire import WAIT_SECONDS, request
+from tests.sockets.wire import WAIT_SECONDS, Answer, Wire, request
 
 #: How long a server that was told to stop may take on a busy machine, beyond the grace that it gives its streams.
 STOP_SECONDS = GRACE_SECONDS + WAIT_SECONDS
+ATTEMPTS_MAX = 20
 
 
 def stop_in_mid_stream(framework: str, server: str, directory: Path) -> Outcome:
     """Tell a server to stop while a stream goes on, and read the ledger once it is gone."""
     ledger = f"sqlite:///{directory / f'{framework}-{server}.db'}"
     with running(framework, server, directory, ledger=ledger) as site, site.connect() as wire:
-        wire.send(request("/chat/hangs"))
-        head = wire.head()
+        head = _begin(wire)
         wire.chunk()
         os.kill(site.process.pid, signal.SIGTERM)
         answer = wire.rest(head)
         site.process.wait(STOP_SECONDS)
     return Outcome(f"{answer.status} {'whole' if answer.complete else 'cut'}", _ending(anyio.run(_read, ledger)))
+
+
+def _begin(wire: Wire) -> Answer:
+    """The head of a stream that hangs. A machine too busy for the file is told 503 in time, and asks again."""
+    for _ in range(ATTEMPTS_MAX):
+        wire.send(request("/chat/hangs"))
+        head = wire.head()
+        if head.status == 200:
+            return head
+        assert head.status == 503, head
+        wire.rest(head)
+    raise AssertionError("the ledger's file never answered in time")
 
 
 def _ending(budget: Any) -> str:
