@@ -1,7 +1,7 @@
 """What a server or a framework cannot give, whatever guards it, and what to do about it.
 
-Data for whoever is shown an application, and for `docs/servers.md`. Each row was seen in `tests/matrix` or in the test
-that its comment names.
+Data for whoever is shown an application, and for `docs/servers.md`. Each row was measured over real sockets; what can
+be asserted without waiting for a clock is, in `tests/matrix` or in the test that the row's comment names.
 """
 
 from dataclasses import dataclass
