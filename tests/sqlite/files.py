@@ -9,8 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from routeguard.ledgers.sqlite import SqliteLedger
-from routeguard.ledgers.sqlite.file import Synchronous
-from routeguard.ledgers.sqlite.writer import _writers
+from routeguard.sqlite_file.file import Synchronous
+from routeguard.sqlite_file.writer import _writers
 from routeguard.testing import FakeClock
 
 

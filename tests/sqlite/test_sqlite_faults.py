@@ -14,10 +14,10 @@ import pytest
 
 from routeguard.errors import ConfigError
 from routeguard.ledgers.sqlite import SqliteLedger
-from routeguard.ledgers.sqlite.file import connect, is_locked
-from routeguard.ledgers.sqlite.operation import Operation
-from routeguard.ledgers.sqlite.writer import QUEUE_MAX
 from routeguard.policy import LedgerUnavailable
+from routeguard.sqlite_file.file import connect, is_locked
+from routeguard.sqlite_file.operation import Operation
+from routeguard.sqlite_file.writer import QUEUE_MAX
 from routeguard.testing import FakeClock
 from routeguard.testing.ledger_contract.claims import CALL, admitted, attempt, budget, slot
 from tests.sqlite.files import (
@@ -262,11 +262,11 @@ async def test_a_file_that_is_no_database_is_left_alone_and_the_remedy_named(
 ) -> None:
     write(path, bytes(content))
 
-    with pytest.raises(LedgerUnavailable, match="name another file in LEDGER"):
+    with pytest.raises(LedgerUnavailable, match="name another file"):
         await ledger_at(path, clock).refresh()
 
     assert read(path) == content
-    assert "name another file in LEDGER" in caplog.text
+    assert "name another file" in caplog.text
 
 
 async def test_the_database_of_something_else_is_left_alone(path: Path, clock: FakeClock) -> None:

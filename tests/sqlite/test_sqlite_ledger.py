@@ -16,9 +16,9 @@ import pytest
 from routeguard.ledgers import open_ledger
 from routeguard.ledgers.sqlite import SqliteLedger
 from routeguard.ledgers.sqlite.book import FORGET_ROWS, SqliteBook
-from routeguard.ledgers.sqlite.file import INTEGER_MAX, Synchronous, connect
-from routeguard.ledgers.sqlite.operation import Operation
 from routeguard.policy import Budget, Claim, Ledger, LedgerUnavailable, Window
+from routeguard.sqlite_file.file import INTEGER_MAX, Synchronous, connect
+from routeguard.sqlite_file.operation import Operation
 from routeguard.testing import FakeClock, LedgerContract
 from routeguard.testing.ledger_contract.claims import CALL, DAY_SECONDS, admitted, attempt, budget, refusal, slot
 from tests.sqlite.files import check_sums, exists, ledger_at, number, rows

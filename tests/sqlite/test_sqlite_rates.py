@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from routeguard.ledgers.sqlite import SqliteLedger
 from routeguard.ledgers.sqlite.book import SqliteBook
-from routeguard.ledgers.sqlite.file import connect
 from routeguard.policy import Claim, Parallel, Rate, Refused, Reservation
+from routeguard.sqlite_file.file import connect
 from routeguard.testing import FakeClock
 from routeguard.testing.ledger_contract.claims import CALL, budget, slot_claim
 from tests.sqlite.files import ledger_at, number, rows

@@ -1,7 +1,7 @@
 """A ledger in one file, for all processes of one host.
 
-`ledger` is what the guard talks to, `writer` the one thread of a process that touches the file, `book` what is
-done inside a transaction, `file` how the file is opened.
+`ledger` is what the guard talks to, `book` what is done inside a transaction, `schema` what is in the file. The
+thread that writes it is `sqlite_file`.
 """
 
 from routeguard.ledgers.sqlite.ledger import SqliteLedger

@@ -19,8 +19,8 @@ from typing import Final
 
 from routeguard.clock import Clock
 from routeguard.ledgers.sqlite.counters import Counters, Debit, Parts, Share, verdict
-from routeguard.ledgers.sqlite.file import INTEGER_MAX
 from routeguard.ledgers.sqlite.rates import RateRows, forget_old_rates
+from routeguard.ledgers.sqlite.schema import create_schema
 from routeguard.policy import (
     ENDED,
     NANOSECONDS,
@@ -31,6 +31,7 @@ from routeguard.policy import (
     Refused,
     State,
 )
+from routeguard.sqlite_file.file import INTEGER_MAX
 
 #: How long an ended entry is kept, so that whoever asks again finds that it has ended.
 KEEP_ENDED_NS: Final = 120 * NANOSECONDS
@@ -94,6 +95,7 @@ class SqliteBook:
     def attach(self, db: sqlite3.Connection) -> None:
         """Find the namespace in the file, or make it."""
         db.execute("BEGIN IMMEDIATE")
+        create_schema(db)
         db.execute(
             "INSERT INTO namespaces (name, client_salt) VALUES (?, ?) ON CONFLICT DO NOTHING",
             (self._name, os.urandom(32)),

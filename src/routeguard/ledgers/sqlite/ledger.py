@@ -22,10 +22,7 @@ from routeguard.clock import Clock
 from routeguard.errors import ConfigError
 from routeguard.ledgers.sqlite.book import Debited, Entry, SqliteBook
 from routeguard.ledgers.sqlite.counters import Debit, Share
-from routeguard.ledgers.sqlite.file import NotALedger, Synchronous
-from routeguard.ledgers.sqlite.operation import Operation, wake_here
 from routeguard.ledgers.sqlite.seen import Seen
-from routeguard.ledgers.sqlite.writer import Writer, writer_of
 from routeguard.policy import (
     ENDED,
     NANOSECONDS,
@@ -38,6 +35,9 @@ from routeguard.policy import (
     Reservation,
     State,
 )
+from routeguard.sqlite_file.file import NotOurFile, Synchronous
+from routeguard.sqlite_file.operation import Operation, wake_here
+from routeguard.sqlite_file.writer import Writer, writer_of
 from routeguard.telemetry import log_orphaned
 
 ResultT = TypeVar("ResultT")
@@ -118,7 +118,7 @@ class SqliteLedger:
         """Open the file, and say what keeps it from answering; see `policy.Ledger`."""
         try:
             await self.refresh()
-        except NotALedger as problem:
+        except NotOurFile as problem:
             raise ConfigError([f"ROUTEGUARD_LEDGER: {problem}"]) from problem
         except LedgerUnavailable as problem:
             return (f"{problem}; requests get 503 until it answers",)

@@ -21,10 +21,10 @@ class Wake(Protocol):
 
 
 class Book(Protocol):
-    """What the operations of one ledger work on; used by the writer's thread alone."""
+    """What the operations of one ledger or journal work on; used by the writer's thread alone."""
 
     def attach(self, db: sqlite3.Connection) -> None:
-        """Make this connection known to the book, in a transaction of its own."""
+        """Make this connection known to the book, and its tables where there are none, in a transaction of its own."""
         ...
 
     def tidy(self, db: sqlite3.Connection, operations: int) -> Callable[[], None] | None:
@@ -102,7 +102,7 @@ class Operation(Generic[ResultT]):
         with anyio.move_on_after(seconds, shield=shield):
             await self._event.wait()
         if not self.done:
-            raise LedgerUnavailable("the ledger file did not answer in time")
+            raise LedgerUnavailable("the file did not answer in time")
         if self.error is not None:
             raise self.error
         return self._result  # type: ignore[return-value] # done without an error: the result of `run`

@@ -1,4 +1,4 @@
-"""The one thread of a process that touches a ledger file.
+"""The one thread of a process that touches a file of ours.
 
 Rules that live here:
 
@@ -26,10 +26,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from routeguard.ledgers.sqlite.checkpoint import Checkpoint
-from routeguard.ledgers.sqlite.file import Synchronous, connect, explained, is_about_the_file, is_locked
-from routeguard.ledgers.sqlite.operation import Book, Operation, wake_all
 from routeguard.policy import LedgerUnavailable
+from routeguard.sqlite_file.checkpoint import Checkpoint
+from routeguard.sqlite_file.file import Synchronous, connect, explained, is_about_the_file, is_locked
+from routeguard.sqlite_file.operation import Book, Operation, wake_all
 from routeguard.telemetry import FIELDS
 
 logger = logging.getLogger("routeguard")
@@ -54,7 +54,7 @@ AnyOperation = Operation[Any]
 
 
 class Writer:
-    """Opens a ledger file when the first operation comes, and closes it when asked to; the next opens it again."""
+    """Opens the file when the first operation comes, and closes it when asked to; the next opens it again."""
 
     def __init__(self, path: str, synchronous: Synchronous) -> None:
         self._path = path
@@ -79,7 +79,7 @@ class Writer:
     def submit(self, operation: AnyOperation) -> None:
         """Queue an operation. Never blocks; from any thread."""
         if operation.deadline is not None and self._queue.qsize() >= QUEUE_MAX:
-            operation.failed(LedgerUnavailable("too many questions are waiting for the ledger file"))
+            operation.failed(LedgerUnavailable("too many questions are waiting for the file"))
             wake_all([operation])
             return
         self._queue.put(operation)
@@ -121,7 +121,7 @@ class Writer:
         with self._starting:
             if not self._is_running:
                 self._is_running = True
-                threading.Thread(target=self._work, name="routeguard-ledger", daemon=True).start()
+                threading.Thread(target=self._work, name="routeguard-file", daemon=True).start()
 
     def _work(self) -> None:
         while True:
@@ -158,7 +158,7 @@ class Writer:
         if not expired:
             return
         self._pending = deque(one for one in self._pending if one not in expired)
-        text = f"the ledger file {self._path} is locked by another program"
+        text = f"the file {self._path} is locked by another program"
         self._fail(list(expired), LedgerUnavailable(text))
 
     def _write(self, batch: list[AnyOperation]) -> None:
@@ -187,7 +187,7 @@ class Writer:
             self._break(batch, problem)
         except Exception as problem:
             logger.exception("ledger_error: nobody foresaw this")
-            text = f"the ledger file {self._path} cannot be used: {type(problem).__name__}"
+            text = f"the file {self._path} cannot be used: {type(problem).__name__}"
             self._break(batch, LedgerUnavailable(text))
         else:
             self._locked_since = None
@@ -263,9 +263,9 @@ class Writer:
 
     def _connection(self) -> sqlite3.Connection:
         if self._identity is not None and _identity(self._path) != self._identity:
-            # Whoever opens the path now counts in another file: two ledgers would spend two budgets.
+            # Whoever opens the path now counts in another file, and two ledgers would spend two budgets.
             raise LedgerUnavailable(
-                f"the ledger file {self._path} was removed or replaced while it was in use: restart every process that "
+                f"the file {self._path} was removed or replaced while it was in use: restart every process that "
                 "shares it, and they begin with the file that is there"
             )
         if self._db is None:
@@ -327,7 +327,7 @@ _opening = threading.Lock()
 
 
 def writer_of(path: str, synchronous: Synchronous) -> Writer:
-    """The writer of this file in this process, the same for every ledger in it; opens nothing."""
+    """The writer of this file in this process, the same for all that is kept in it; opens nothing."""
     writer = _writers.get((path, synchronous))
     if writer is None:
         with _opening:

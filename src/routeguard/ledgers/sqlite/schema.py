@@ -1,0 +1,63 @@
+"""What is in the file of a ledger."""
+
+import sqlite3
+from typing import Final
+
+from routeguard.sqlite_file.file import INTEGER_MAX, NotOurFile
+
+SCHEMA_VERSION: Final = 2
+
+_PART: Final = f"INTEGER NOT NULL DEFAULT 0 CHECK ({{0}} BETWEEN 0 AND {INTEGER_MAX})"
+_SCHEMA: Final = (
+    # One row a namespace: its kill switch, and what its times are counted from.
+    """CREATE TABLE namespaces (
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, client_salt BLOB NOT NULL,
+        paused INTEGER NOT NULL DEFAULT 0, turned_ns INTEGER NOT NULL DEFAULT 0, offset_ns INTEGER NOT NULL DEFAULT 0,
+        rated_clients INTEGER NOT NULL DEFAULT 0, longest_rate_ns INTEGER NOT NULL DEFAULT 0)""",
+    # The current window of each budget, and how many clients hold money in it.
+    """CREATE TABLE budgets (
+        id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, unit TEXT NOT NULL, zone TEXT NOT NULL,
+        per_client INTEGER NOT NULL, starts INTEGER NOT NULL, ends INTEGER, clients INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (namespace, unit, zone, per_client))""",
+    # The partition "" is everybody; of a client budget it is the overflow client.
+    f"""CREATE TABLE counters (
+        budget INTEGER NOT NULL, starts INTEGER NOT NULL, partition TEXT NOT NULL,
+        settled {_PART.format("settled")}, open {_PART.format("open")}, kept {_PART.format("kept")},
+        orphaned {_PART.format("orphaned")}, overrun {_PART.format("overrun")},
+        PRIMARY KEY (budget, starts, partition)) WITHOUT ROWID""",
+    # Every reservation and late charge, with the counters it debited as [budget, starts, partition].
+    """CREATE TABLE entries (
+        namespace INTEGER NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL, amount INTEGER NOT NULL,
+        settled INTEGER NOT NULL DEFAULT 0, kept INTEGER NOT NULL DEFAULT 0, debits TEXT NOT NULL,
+        slots TEXT NOT NULL, lease_ends_ns INTEGER, ended_ns INTEGER, PRIMARY KEY (namespace, id)) WITHOUT ROWID""",
+    "CREATE INDEX entries_ended ON entries (namespace, ended_ns) WHERE ended_ns IS NOT NULL",
+    """CREATE TABLE leases (
+        namespace INTEGER NOT NULL, ends_ns INTEGER NOT NULL, entry TEXT NOT NULL, began_ns INTEGER NOT NULL,
+        PRIMARY KEY (namespace, ends_ns, entry)) WITHOUT ROWID""",
+    """CREATE TABLE slots (
+        namespace INTEGER NOT NULL, partition TEXT NOT NULL, entry TEXT NOT NULL, ends_ns INTEGER NOT NULL,
+        PRIMARY KEY (namespace, partition, entry)) WITHOUT ROWID""",
+    # All windows of one client, as JSON; of everybody under "".
+    """CREATE TABLE rates (
+        namespace INTEGER NOT NULL, partition TEXT NOT NULL, touched_ns INTEGER NOT NULL, windows TEXT NOT NULL,
+        PRIMARY KEY (namespace, partition)) WITHOUT ROWID""",
+    "CREATE INDEX rates_touched ON rates (namespace, touched_ns)",
+)
+
+
+def create_schema(db: sqlite3.Connection) -> None:
+    """Make the tables of a ledger where there are none, within the caller's transaction.
+
+    Raises:
+        NotOurFile: They are those of another version.
+    """
+    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'namespaces'").fetchone() is None:
+        for statement in _SCHEMA:
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version != SCHEMA_VERSION:
+        raise NotOurFile(
+            f"the ledger was written by another version of routeguard (schema {version}, this one has "
+            f"{SCHEMA_VERSION}): use that version, or name another file"
+        )
