@@ -16,6 +16,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from routeguard.ending import Bill, Charge
 from routeguard.money import ceil_div, format_usd, parse_cost_usd
 from routeguard.policy import Reservation
+from routeguard.records import Note
 from routeguard.usage import Usage, usage_from
 
 ParamsT = ParamSpec("ParamsT")
@@ -247,6 +248,13 @@ class Admission:
         if extra_nanousd > 0:
             self._watcher.charge_late(self, extra_nanousd=extra_nanousd)
         return True
+
+    def row_note(self, why: str) -> Note:
+        """What its row in the journal says besides its money."""
+        usage = self.usage
+        if usage is None:
+            return Note(self.path, self.client, self.model, why=why)
+        return Note(self.path, self.client, self.model, usage.input_tokens, usage.output_tokens, why)
 
     def _report(self, call: Call | None, usage: object, model: str | None, cost_usd: Money | None) -> None:
         cost_nanousd = self._cost(usage, model, cost_usd)

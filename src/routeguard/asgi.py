@@ -300,14 +300,14 @@ class RouteGuard:
         if self._started or self._guard is None:
             return
         self._started = True
-        warnings = await self._guard.ledger.check()
+        warnings = await self._guard.books.check()
         self._guard.telemetry.started(start_line(self.settings), (*self.settings.warnings, *warnings))
 
     async def _stop(self) -> None:
         """Let the requests that the server has cancelled end, then write and close what is open."""
         assert self._guard is not None, "without a guard nothing was started"
         await self._running.drained()
-        await self._guard.ledger.aclose()
+        await self._guard.books.aclose()
 
     async def _refuse_all(self, error: ConfigError, scope: Scope, receive: Receive, send: Send) -> None:
         """The configuration is broken: fail the start, or without a lifespan refuse every request."""

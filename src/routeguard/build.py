@@ -7,6 +7,7 @@ from routeguard.clock import Clock, SystemClock
 from routeguard.config import Settings
 from routeguard.ending import EndingRules
 from routeguard.guard import Guard
+from routeguard.journal import open_journal
 from routeguard.ledgers import open_ledger
 from routeguard.limiter import RateLimiter
 from routeguard.policy import NANOSECONDS, Ledger, Parallel
@@ -39,6 +40,9 @@ def build_guard(settings: Settings, *, clock: Clock | None = None, ledger: Ledge
             clients_max=settings.max_clients,
             shared=not is_private,
         )
+    journal = None
+    if settings.journal is not None:
+        journal = ledger.journal = open_journal(settings.journal, namespace=settings.namespace)
     if is_private:
         limiter = RateLimiter(clock=clock, clients_max=settings.max_clients)
     else:
@@ -56,6 +60,7 @@ def build_guard(settings: Settings, *, clock: Clock | None = None, ledger: Ledge
         tariff=settings.tariff,
         clock=clock,
         telemetry=telemetry,
+        journal=journal,
     )
 
 

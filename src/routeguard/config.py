@@ -96,6 +96,8 @@ class Settings:
     admin_token: str | None
     #: Without a trailing slash.
     status_path: str
+    #: Where a row of every ending goes; None: nowhere.
+    journal: str | None
     #: Who is asking, when the application knows.
     client: Callable[[Scope], str | None] | None
     #: The application's own check.
@@ -180,6 +182,7 @@ class Settings:
         self.max_stream = build.seconds(values, table.MAX_STREAM)
         self.max_clients = values[table.MAX_CLIENTS]
         self.ledger = values[table.LEDGER]
+        self.journal = values.get(table.JOURNAL)
         self.namespace = values[table.NAMESPACE]
         self.processes = values[table.PROCESSES]
         self.workers = values.workers
@@ -240,7 +243,7 @@ def _is_callable(hook: object) -> bool:
 def _shown(name: str, value: object) -> str:
     if name in MASKED and value is not None:
         return f"{name}='***'"
-    if name == "ledger":
+    if name in {"ledger", "journal"} and value is not None:
         # Everything before the host may be a password, and so may what follows a question mark.
         scheme, separator, rest = str(value).partition("://")
         host = rest.rpartition("@")[2].partition("?")[0]

@@ -20,6 +20,7 @@ from routeguard.clients import UNKNOWN, Clients
 from routeguard.clock import Clock
 from routeguard.ending import EndingRules, Failure, decide
 from routeguard.errors import Rejected
+from routeguard.journal import Books, SqliteJournal
 from routeguard.limiter import RateLimiter, RateRefused
 from routeguard.policy import NANOSECONDS, Budget, Claim, Ledger, LedgerUnavailable, Parallel, Rate, Refused
 from routeguard.pricing import Tariff
@@ -46,8 +47,15 @@ class Guard:
     tariff: Tariff
     clock: Clock
     telemetry: Telemetry
+    #: Rows of every ending, where one is kept.
+    journal: SqliteJournal | None = None
     #: Dearest call seen above its ceiling in this process; ceilings never fall below it.
     seen_nanousd: int = field(default=0, init=False)
+
+    @property
+    def books(self) -> Books:
+        """Ledger and journal, to be opened, watched and closed together."""
+        return Books(self.ledger, self.journal)
 
     def open(self, scope: Scope, path: str) -> Attempt:
         """Begin to look at a request that `path` guards. Checks nothing."""
@@ -166,6 +174,7 @@ class Guard:
                 state=charge.state,
                 settled_nanousd=charge.settled_nanousd,
                 kept_nanousd=charge.kept_nanousd,
+                note=admission.row_note(charge.why),
             )
         except LedgerUnavailable as problem:
             # The ending is decided and will be written once the ledger answers.
@@ -181,7 +190,12 @@ class Guard:
     def charge_late(self, admission: Admission, *, extra_nanousd: int) -> None:
         """A bill came in above the charge, after the ending."""
         try:
-            self.ledger.charge_late(admission.reservation, charge_id=self._new_id(), extra_nanousd=extra_nanousd)
+            self.ledger.charge_late(
+                admission.reservation,
+                charge_id=self._new_id(),
+                extra_nanousd=extra_nanousd,
+                note=admission.row_note("late"),
+            )
         except Exception as problem:  # noqa: BLE001 - reporting never raises; counted and logged
             self.telemetry.ledger_error(problem, doing="charge late")
             return
@@ -299,6 +313,8 @@ class Guard:
         outer: Admission | None,
     ) -> Admission:
         try:
+            if self.journal is not None and self.journal.is_full:
+                raise LedgerUnavailable("too many rows wait for the journal")
             reservation = await self.ledger.reserve(
                 attempt.id, money=money, slots=slots, rates=rates, force=self.rules.observe
             )

@@ -16,6 +16,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 from zoneinfo import ZoneInfo
 
+from routeguard.records import NO_NOTE, Journal, Note
+
 WindowUnit = Literal["hour", "day", "week", "month", "total"]
 
 NANOSECONDS = 1_000_000_000
@@ -225,6 +227,14 @@ class Ledger(Protocol):
     @paused.setter
     def paused(self, paused: bool) -> None: ...
 
+    @property
+    def journal(self) -> Journal | None:
+        """Gets a record of whatever changes what is charged. Set before the first question; None without one."""
+        ...
+
+    @journal.setter
+    def journal(self, journal: Journal | None) -> None: ...
+
     async def check(self) -> tuple[str, ...]:
         """What an operator should know before the first request, as warnings.
 
@@ -262,18 +272,28 @@ class Ledger(Protocol):
         """
         ...
 
-    async def settle(self, reservation: Reservation, *, state: State, settled_nanousd: int, kept_nanousd: int) -> bool:
+    async def settle(
+        self,
+        reservation: Reservation,
+        *,
+        state: State,
+        settled_nanousd: int,
+        kept_nanousd: int,
+        note: Note = NO_NOTE,
+    ) -> bool:
         """End a reservation: replace what it debited by what is charged, in the counters it debited.
 
         What is charged above the reservation is counted as overrun. Frees the slots. Returns False, and changes
-        nothing, when it had ended already.
+        nothing, when it had ended already. The record with its `note` goes to the journal.
 
         Raises:
             LedgerUnavailable: It is kept, and written as soon as the ledger answers.
         """
         ...
 
-    def charge_late(self, reservation: Reservation, *, charge_id: str, extra_nanousd: int) -> None:
+    def charge_late(
+        self, reservation: Reservation, *, charge_id: str, extra_nanousd: int, note: Note = NO_NOTE
+    ) -> None:
         """Charge what a bill exceeds its charge by, after the ending, to the same windows as overrun.
 
         May be called from any thread and never blocks; a ledger with a server behind it queues the write.

@@ -264,7 +264,7 @@ async def test_a_refusal_writes_nothing(path: Path, clock: FakeClock) -> None:
 
 def test_sixty_thousand_clients_leave_no_more_rows_than_there_are_places(path: Path, clock: FakeClock) -> None:
     db = connect(str(path), "normal")
-    book = SqliteBook("default", clock=clock, clients_max=500, on_orphans=lambda _: None)
+    book = SqliteBook("default", clock=clock, clients_max=500, on_orphans=lambda _: None, on_records=lambda _: None)
     book.attach(db)
     mine = budget(10**9 * CALL, per_client=True)
 

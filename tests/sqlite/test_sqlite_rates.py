@@ -185,7 +185,7 @@ async def test_clients_whose_windows_are_over_are_forgotten(path: Path, clock: F
 
 def test_sixty_thousand_strangers_leave_no_more_rows_than_there_are_places(path: Path, clock: FakeClock) -> None:
     db = connect(str(path), "normal")
-    book = SqliteBook("default", clock=clock, clients_max=500, on_orphans=lambda _: None)
+    book = SqliteBook("default", clock=clock, clients_max=500, on_orphans=lambda _: None, on_records=lambda _: None)
     book.attach(db)
 
     db.execute("BEGIN IMMEDIATE")
@@ -208,7 +208,7 @@ def test_no_window_of_any_length_holds_more_than_its_quota(
 ) -> None:
     clock, rate = FakeClock(), Rate("client-1", quota, SECOND)
     db = connect(str(tmp_path_factory.mktemp("rates") / "ledger.db"), "normal")
-    book = SqliteBook("default", clock=clock, clients_max=9, on_orphans=lambda _: None)
+    book = SqliteBook("default", clock=clock, clients_max=9, on_orphans=lambda _: None, on_records=lambda _: None)
     book.attach(db)
     times: list[int] = []
 

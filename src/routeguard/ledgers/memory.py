@@ -31,6 +31,17 @@ from routeguard.policy import (
     Span,
     State,
 )
+from routeguard.records import (
+    NO_NOTE,
+    Journal,
+    Note,
+    Record,
+    counter_name,
+    late_record,
+    ledger_name,
+    orphan_record,
+    settled_record,
+)
 from routeguard.telemetry import log_orphaned, log_overflow
 
 #: Accounts of past windows freed with each reservation.
@@ -53,13 +64,19 @@ class Account:
 class Book:
     """The current window of one budget, and its accounts."""
 
-    __slots__ = ("clients", "everybody", "overflow", "span")
+    __slots__ = ("budget", "clients", "everybody", "overflow", "span")
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, budget: Budget, span: Span) -> None:
+        self.budget = budget
         self.span = span
         self.everybody = Account()
         self.clients: dict[str, Account] = {}
         self.overflow = Account()
+
+    def name_of(self, partition: str) -> str:
+        """What a journal calls the account of a client, or for "" of everybody or the overflow client."""
+        unit, zone, per_client = self.budget.counter
+        return counter_name(unit, zone, self.span.start, per_client=per_client, partition=partition)
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +89,11 @@ class HeldReservation(Reservation):
     slots: tuple[str, ...] = ()
     lease_ns: int = 0
 
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """What a journal calls its accounts."""
+        return tuple([book.name_of(partition) for _, book, partition in self.accounts])
+
 
 class MemoryLedger:
     """Budgets and slots of one process, forgotten at restart."""
@@ -83,7 +105,9 @@ class MemoryLedger:
 
     def __init__(self, *, clock: Clock, clients_max: int = 50_000) -> None:
         self.paused = False
+        self.journal: Journal | None = None
         self.client_salt = os.urandom(32)
+        self._name = ledger_name(self.client_salt)
         #: Settlements of reservations that had ended already; each was a no-op.
         self.double_settlements = 0
         #: Reservations that were charged to the overflow client.
@@ -144,7 +168,15 @@ class MemoryLedger:
             self._open[reservation_id] = reservation
             return reservation
 
-    async def settle(self, reservation: Reservation, *, state: State, settled_nanousd: int, kept_nanousd: int) -> bool:
+    async def settle(
+        self,
+        reservation: Reservation,
+        *,
+        state: State,
+        settled_nanousd: int,
+        kept_nanousd: int,
+        note: Note = NO_NOTE,
+    ) -> bool:
         """End a reservation in the counters it debited; see `policy.Ledger`."""
         assert isinstance(reservation, HeldReservation), "settle takes what reserve of this ledger returned"
         assert state in ENDED, "a settlement ends the reservation"
@@ -169,12 +201,25 @@ class MemoryLedger:
                     book.clients.pop(partition, None)
             self._open.pop(reservation.id, None)
             self._free_slots(reservation)
-            return True
+        if self.journal is not None:
+            record = settled_record(
+                (reservation.id, amount, reservation.counters),
+                state=state,
+                was_orphaned=was_orphaned,
+                charged=(settled_nanousd, kept_nanousd),
+                wall_ns=self._clock.wall_ns(),
+                note=note,
+            )
+            self._tell(record)
+        return True
 
-    def charge_late(self, reservation: Reservation, *, charge_id: str, extra_nanousd: int) -> None:
+    def charge_late(
+        self, reservation: Reservation, *, charge_id: str, extra_nanousd: int, note: Note = NO_NOTE
+    ) -> None:
         """Charge a late bill to the windows of its reservation; see `policy.Ledger`."""
         assert isinstance(reservation, HeldReservation), "charge_late takes what reserve of this ledger returned"
         assert extra_nanousd >= 0, "a late bill never moves money back"
+        counters = []
         with self._lock:
             for account, book, partition in reservation.accounts:
                 charged = account
@@ -185,6 +230,11 @@ class MemoryLedger:
                         book.clients[partition] = charged
                 charged.settled += extra_nanousd
                 charged.overrun += extra_nanousd
+                counters.append(book.name_of("" if charged is book.overflow else partition))
+        if self.journal is not None:
+            wall_ns = self._clock.wall_ns()
+            record = late_record(charge_id, extra_nanousd, tuple(counters), wall_ns=wall_ns, note=note)
+            self._tell(record)
 
     def exhausted_until(self, budgets: Sequence[Budget], amount_nanousd: int) -> tuple[bool, int | None]:
         """Whether one of these budgets has no room for `amount_nanousd` in its window; see `policy.Ledger`."""
@@ -279,11 +329,11 @@ class MemoryLedger:
     def _book(self, budget: Budget, wall_seconds: int) -> Book:
         book = self._books.get(budget.counter)
         if book is None:
-            book = self._books[budget.counter] = Book(budget.window.span(wall_seconds))
+            book = self._books[budget.counter] = Book(budget, budget.window.span(wall_seconds))
         elif book.span.end is not None and wall_seconds >= book.span.end:
             # Open reservations keep their accounts; the map is freed a little with each reservation.
             self._retired.append(book.clients)
-            book = self._books[budget.counter] = Book(budget.window.span(wall_seconds))
+            book = self._books[budget.counter] = Book(budget, budget.window.span(wall_seconds))
         return book
 
     def _client_account(self, book: Book, client: str) -> Account:
@@ -339,9 +389,17 @@ class MemoryLedger:
                 self._free_slots(reservation)
                 reservation.state = "orphaned"
                 log_orphaned(reservation.id)
+                amount = reservation.amount_nanousd
                 for account, _, _ in reservation.accounts:
-                    account.open -= reservation.amount_nanousd
-                    account.orphaned += reservation.amount_nanousd
+                    account.open -= amount
+                    account.orphaned += amount
+                if self.journal is not None:
+                    entry = (reservation.id, amount, reservation.counters)
+                    self._tell(orphan_record(entry, wall_ns=self._clock.wall_ns()))
+
+    def _tell(self, record: Record) -> None:
+        assert self.journal is not None, "a record is made for a journal"
+        self.journal.take([record], ledger=self._name, written=_forget)
 
     def _free_slots(self, reservation: HeldReservation) -> None:
         leases = self._leases.get(reservation.lease_ns)
@@ -363,6 +421,10 @@ class MemoryLedger:
                 accounts.popitem()
             else:
                 self._retired.pop()
+
+
+def _forget(records: Sequence[Record]) -> None:
+    """A process's memory keeps no second copy of a record."""
 
 
 def _latest_end(in_the_way: Sequence[tuple[Budget, Span]]) -> int | None:

@@ -42,6 +42,7 @@ _DEFAULT_PORTS = {("http", ":80"), ("https", ":443")}
 _STATUS_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 _SCHEME = re.compile(r"[a-z][a-z0-9+]{0,31}")
+_JOURNAL_EXAMPLE = "write 'sqlite:///routeguard-journal.db'"
 #: UTC as a time zone file (RFC 9636 §3.1): small container images ship without the database, and UTC needs none.
 _UTC_FILE = b"TZif" + bytes(16) + pack(">6l", 0, 0, 0, 0, 1, 4) + pack(">lBB", 0, 0, 0) + b"UTC\0"
 
@@ -164,6 +165,18 @@ def ledger(value: object) -> str:
         sqlite_file(url)
     if scheme in REDIS_SCHEMES:
         check_redis_url(url)
+    return url
+
+
+def journal(value: object) -> str:
+    """A journal's URL, as it is."""
+    url = plain(value)
+    scheme = url.partition("://")[0]
+    if scheme != "sqlite" or "://" not in url:
+        if scheme == "postgresql":
+            raise ValueError("is a journal ('postgresql') that is not available in this version; " + _JOURNAL_EXAMPLE)
+        raise ValueError("is not the URL of a journal; " + _JOURNAL_EXAMPLE)
+    sqlite_file(url)
     return url
 
 

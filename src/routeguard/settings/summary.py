@@ -40,7 +40,7 @@ def start_line(settings: "Settings", *, paths_note: str = "", wall_ns: int | Non
         _prices(settings, wall_ns),
         _calls(settings, wall_ns),
         _clients(settings),
-        f"ledger {ledger_kind(settings.ledger)}",
+        f"ledger {ledger_kind(settings.ledger)}" + (", journal sqlite" if settings.journal else ""),
     ]
     if settings.mode == "observe":
         pieces.insert(0, "observing: NOTHING IS REFUSED")

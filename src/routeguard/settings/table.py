@@ -327,7 +327,14 @@ STATUS_PATH: Final[Setting[str]] = Setting(
     "/_routeguard",
     "Where the status routes are. They answer before the guard, so no guarded path may lie below it.",
 )
-JOURNAL: Final[Setting[str]] = Setting("JOURNAL", names.later, None, "Not available in this version.", secret=True)
+JOURNAL: Final[Setting[str]] = Setting(
+    "JOURNAL",
+    names.journal,
+    None,
+    "A row for every ending, never changed afterwards: `sqlite:///routeguard-journal.db`, or the file of the ledger; "
+    "see [the journal](journal.md).",
+    secret=True,
+)
 WEBHOOK_URL: Final[Setting[str]] = Setting(
     "WEBHOOK_URL", names.later, None, "Not available in this version.", secret=True
 )

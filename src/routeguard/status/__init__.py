@@ -75,7 +75,7 @@ class StatusRoutes:
             "version": __version__,
             "mode": settings.mode,
             "paused": guard.ledger.paused,
-            "ledger": {"kind": guard.ledger.kind, "scope": guard.ledger.scope, "healthy": guard.ledger.healthy},
+            "ledger": {"kind": guard.ledger.kind, "scope": guard.ledger.scope, "healthy": guard.books.healthy},
             "budgets": [_budget(balance) for balance in balances],
             "in_flight": in_flight,
             "requests": {

@@ -36,6 +36,7 @@ from routeguard.policy import (
     Reservation,
     State,
 )
+from routeguard.records import NO_NOTE, Journal, Note
 from routeguard.telemetry import log_overflow, logger
 
 #: Answers to a reserve that debited nothing.
@@ -84,6 +85,7 @@ class RedisLedger:
         )
         if connect is None:
             connection_for(url)
+        self.journal: Journal | None = None
         #: Settlements of reservations that had ended already; each was a no-op.
         self.double_settlements = 0
         #: Settlements whose reservation the store did not know; its money stays where it is.
@@ -155,7 +157,15 @@ class RedisLedger:
             raise refused
         return self._hold(claims, "open", [account.field for account in reply.accounts], refused)
 
-    async def settle(self, reservation: Reservation, *, state: State, settled_nanousd: int, kept_nanousd: int) -> bool:
+    async def settle(
+        self,
+        reservation: Reservation,
+        *,
+        state: State,
+        settled_nanousd: int,
+        kept_nanousd: int,
+        note: Note = NO_NOTE,
+    ) -> bool:
         """End a reservation in the counters it debited; see `policy.Ledger`.
 
         Raises:
@@ -184,7 +194,9 @@ class RedisLedger:
             return False
         raise LedgerUnavailable(f"the ending will be written later ({reply.status})")
 
-    def charge_late(self, reservation: Reservation, *, charge_id: str, extra_nanousd: int) -> None:
+    def charge_late(
+        self, reservation: Reservation, *, charge_id: str, extra_nanousd: int, note: Note = NO_NOTE
+    ) -> None:
         """Charge a late bill to the windows of its reservation; see `policy.Ledger`."""
         assert isinstance(reservation, RedisReservation), "charge_late takes what reserve of this ledger returned"
         assert extra_nanousd >= 0, "a late bill never moves money back"

@@ -10,17 +10,20 @@ Rules that live here:
 - What is over is forgotten a few rows at a time.
 """
 
-import json
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from routeguard.clock import Clock
+from routeguard.ledgers.sqlite.audit import Audit
 from routeguard.ledgers.sqlite.counters import Counters, Debit, Parts, Share, verdict
+from routeguard.ledgers.sqlite.entries import Entries, Entry, json_text
 from routeguard.ledgers.sqlite.rates import RateRows, forget_old_rates
 from routeguard.ledgers.sqlite.schema import create_schema
+from routeguard.ledgers.sqlite.unwritten import Unwritten
 from routeguard.policy import (
     ENDED,
     NANOSECONDS,
@@ -30,6 +33,15 @@ from routeguard.policy import (
     Rate,
     Refused,
     State,
+)
+from routeguard.records import (
+    NO_NOTE,
+    Adjustment,
+    AdjustmentRefused,
+    Note,
+    Record,
+    Statement,
+    ledger_name,
 )
 from routeguard.sqlite_file.file import INTEGER_MAX
 
@@ -42,19 +54,6 @@ FORGET_ROWS: Final = 4 * FORGET_EVERY
 ORPHANS_MAX: Final = 256
 #: A time this far ahead of the clock was written before the host was started again.
 RESTART_SLACK_NS: Final = NANOSECONDS
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A reservation as it is written."""
-
-    id: str
-    state: State
-    amount_nanousd: int
-    debits: tuple[Debit, ...]
-    #: Partitions in which it holds a slot, and the end of its lease.
-    slots: tuple[str, ...] = ()
-    lease_ends_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,13 @@ class SqliteBook:
     """One namespace of a file, within the transactions of the writer's thread."""
 
     def __init__(
-        self, namespace: str, *, clock: Clock, clients_max: int, on_orphans: Callable[[Sequence[Entry]], None]
+        self,
+        namespace: str,
+        *,
+        clock: Clock,
+        clients_max: int,
+        on_orphans: Callable[[Sequence[Entry]], None],
+        on_records: Callable[[Sequence[Record]], None],
     ) -> None:
         """
         Args:
@@ -81,15 +86,24 @@ class SqliteBook:
             clock: The clock that all processes share.
             clients_max: Most clients with money a window, and most with rates.
             on_orphans: Told, after the commit, of entries whose lease has ended.
+            on_records: Told, after the commit, what the journal has to know.
         """
+        #: Asked, where it may take a moment, what the journal is called; "" without one.
+        self.journal_name: Callable[[], str] = str
         self.client_salt = b""
+        #: What a journal calls this ledger.
+        self.name = ""
         self._name = namespace
         self._clock = clock
         self._clients_max = clients_max
         self._on_orphans = on_orphans
+        self._on_records = on_records
         self._namespace = 0
         self._offset_ns = 0
+        self._entries = Entries(0)
         self._counters = Counters(0, clients_max=clients_max)
+        self.unwritten = Unwritten(0, self._counters, clock)
+        self.audit = Audit(0, self._counters, self.unwritten)
         self._since_forgetting = 0
 
     def attach(self, db: sqlite3.Connection) -> None:
@@ -100,10 +114,19 @@ class SqliteBook:
             "INSERT INTO namespaces (name, client_salt) VALUES (?, ?) ON CONFLICT DO NOTHING",
             (self._name, os.urandom(32)),
         )
-        self._namespace, self.client_salt, self._offset_ns = db.execute(
-            "SELECT id, client_salt, offset_ns FROM namespaces WHERE name = ?", (self._name,)
+        self._namespace, self.client_salt, self._offset_ns, journal_name = db.execute(
+            "SELECT id, client_salt, offset_ns, journal FROM namespaces WHERE name = ?", (self._name,)
         ).fetchone()
+        self._entries = Entries(self._namespace)
+        self.name = ledger_name(self.client_salt)
         self._counters = Counters(self._namespace, clients_max=self._clients_max)
+        self.unwritten = Unwritten(self._namespace, self._counters, self._clock)
+        self.audit = Audit(self._namespace, self._counters, self.unwritten)
+        name = self.journal_name()
+        if self.unwritten.begin_journal(name, known_as=journal_name):
+            for counter, sums in self.audit.counted(db).items():
+                self.unwritten.opened(db, counter, sums, now_ns=self._now_ns())
+            db.execute("UPDATE namespaces SET journal = ? WHERE id = ?", (name, self._namespace))
         behind_ns = self._last_seen_ns(db) - self._now_ns()
         orphans: list[Entry] = []
         if behind_ns > RESTART_SLACK_NS:
@@ -115,12 +138,21 @@ class SqliteBook:
 
     def tidy(self, db: sqlite3.Connection, operations: int) -> Callable[[], None] | None:
         """End the leases that are over, and now and then forget what nobody will ask for."""
+        self._counters.begin()
+        self.unwritten.begin()
         self._since_forgetting += operations
         rounds, self._since_forgetting = divmod(self._since_forgetting, FORGET_EVERY)
         if rounds:
             self._forget(db, rows_max=rounds * FORGET_ROWS)
         orphans = self._orphan_leases(db, until_ns=self._now_ns(), leases_max=ORPHANS_MAX)
-        return (lambda: self._on_orphans(orphans)) if orphans else None
+        return partial(self._after_commit, orphans) if orphans or self.unwritten.is_kept else None
+
+    def _after_commit(self, orphans: Sequence[Entry]) -> None:
+        if orphans:
+            self._on_orphans(orphans)
+        records = self.unwritten.taken()
+        if records:
+            self._on_records(records)
 
     def reserve(
         self,
@@ -133,7 +165,7 @@ class SqliteBook:
         force: bool,
     ) -> Debited:
         """Debit every claim, or none."""
-        known = self._entry(db, reservation_id)
+        known = self._entries.find(db, reservation_id)
         if known is not None:
             return Debited(known)
         wall_seconds, now_ns = self._clock.wall_ns() // NANOSECONDS, self._now_ns()
@@ -152,47 +184,86 @@ class SqliteBook:
             tuple([claim.partition for claim in slots]),
             now_ns + max([claim.policy.lease_ns for claim in slots]) if slots else None,
         )
-        self._write(db, entry, now_ns)
+        self._entries.write(db, entry, now_ns)
         if rate_rows is not None and not full_rates:
             rate_rows.take(now_ns, clients_max=self._clients_max)
         return Debited(entry, refused, shares, is_new=True)
 
     def settle(
-        self, db: sqlite3.Connection, entry_id: str, *, state: State, settled_nanousd: int, kept_nanousd: int
+        self,
+        db: sqlite3.Connection,
+        entry_id: str,
+        *,
+        state: State,
+        settled_nanousd: int,
+        kept_nanousd: int,
+        note: Note = NO_NOTE,
     ) -> Entry | None:
         """End an entry in the counters it debited. Returns it as it was; None when it had ended before."""
-        entry = self._entry(db, entry_id)
+        entry = self._entries.find(db, entry_id)
         if entry is None or entry.state in ENDED:
             return None
-        self._counters.charge(
-            db,
-            entry.debits,
-            amount_nanousd=entry.amount_nanousd,
-            state=entry.state,
-            settled_nanousd=settled_nanousd,
-            kept_nanousd=kept_nanousd,
-        )
-        self._free(db, entry)
-        db.execute(
-            "UPDATE entries SET state = ?, settled = ?, kept = ?, lease_ends_ns = NULL, ended_ns = ? "
-            "WHERE namespace = ? AND id = ?",
-            (state, settled_nanousd, kept_nanousd, self._now_ns(), self._namespace, entry_id),
-        )
+        self._end(db, entry, state, settled_nanousd=settled_nanousd, kept_nanousd=kept_nanousd)
+        charged = (settled_nanousd, kept_nanousd)
+        self.unwritten.ended(db, entry, state=state, charged=charged, note=note, now_ns=self._now_ns())
         return entry
 
     def charge_late(
-        self, db: sqlite3.Connection, charge_id: str, *, debits: Sequence[Debit], extra_nanousd: int
+        self,
+        db: sqlite3.Connection,
+        charge_id: str,
+        *,
+        debits: Sequence[Debit],
+        extra_nanousd: int,
+        note: Note = NO_NOTE,
     ) -> list[tuple[Debit, Parts]]:
         """Charge a late bill, once. Returns where, and what that counter now adds up from."""
-        if self._entry(db, charge_id) is not None:
+        if self._entries.find(db, charge_id) is not None:
             return []
         charged = self._counters.charge_late(db, debits, extra_nanousd)
         db.execute(
             "INSERT INTO entries (namespace, id, state, amount, settled, debits, slots, ended_ns) "
             "VALUES (?, ?, 'late', 0, ?, ?, '[]', ?)",
-            (self._namespace, charge_id, extra_nanousd, _json([debit for debit, _ in charged]), self._now_ns()),
+            (self._namespace, charge_id, extra_nanousd, json_text([debit for debit, _ in charged]), self._now_ns()),
         )
+        debited = [debit for debit, _ in charged]
+        self.unwritten.charged_late(db, charge_id, extra_nanousd, debited, note=note, now_ns=self._now_ns())
         return charged
+
+    def left_behind(self, db: sqlite3.Connection) -> list[Record]:
+        """Records that a process which is no more has not handed over."""
+        return self.unwritten.left_behind(db, now_ns=self._now_ns())
+
+    def adjust(self, db: sqlite3.Connection, adjustment: Adjustment) -> Record | AdjustmentRefused:
+        """Change what is charged by hand, once. A refusal is an answer: nothing is to be taken back for it."""
+        try:
+            return self._adjust(db, adjustment)
+        except AdjustmentRefused as refusal:
+            return refusal
+
+    def _adjust(self, db: sqlite3.Connection, adjustment: Adjustment) -> Record:
+        wall_ns, now_ns = self._clock.wall_ns(), self._now_ns()
+        if adjustment.budget is not None:
+            return self.audit.adjust(db, adjustment, wall_ns=wall_ns, now_ns=now_ns)
+        entry = self._entries.find(db, adjustment.id)
+        if entry is None or entry.state != "orphaned":
+            state = "not known any more" if entry is None else entry.state
+            raise AdjustmentRefused(f"the reservation is {state}, and only what is orphaned can be ended by hand")
+        record = self.unwritten.ending(
+            db,
+            entry,
+            state="settled",
+            charged=(adjustment.nanousd, 0),
+            note=Note(why="adjusted", reason=adjustment.reason),
+        )._replace(event="adjust")
+        self._end(db, entry, "settled", settled_nanousd=adjustment.nanousd, kept_nanousd=0)
+        self.audit.note_ending(db, record)
+        self.unwritten.adjusted(db, record, now_ns=now_ns)
+        return record
+
+    def statement(self, db: sqlite3.Connection) -> Statement:
+        """Where everything stands."""
+        return self.audit.statement(db, name=self.name)
 
     def shares(self, db: sqlite3.Connection, budgets: Sequence[Budget]) -> list[Share]:
         """Where each of these budgets stands."""
@@ -225,6 +296,24 @@ class SqliteBook:
             "UPDATE namespaces SET paused = ?, turned_ns = ? WHERE id = ?", (paused, self._now_ns(), self._namespace)
         )
 
+    def _end(
+        self, db: sqlite3.Connection, entry: Entry, state: State, *, settled_nanousd: int, kept_nanousd: int
+    ) -> None:
+        self._counters.charge(
+            db,
+            entry.debits,
+            amount_nanousd=entry.amount_nanousd,
+            state=entry.state,
+            settled_nanousd=settled_nanousd,
+            kept_nanousd=kept_nanousd,
+        )
+        self._entries.free(db, entry)
+        db.execute(
+            "UPDATE entries SET state = ?, settled = ?, kept = ?, lease_ends_ns = NULL, ended_ns = ? "
+            "WHERE namespace = ? AND id = ?",
+            (state, settled_nanousd, kept_nanousd, self._now_ns(), self._namespace, entry.id),
+        )
+
     def _now_ns(self) -> int:
         return self._clock.monotonic_ns() + self._offset_ns
 
@@ -253,61 +342,6 @@ class SqliteBook:
         in_use: int = number
         return in_use
 
-    def _entry(self, db: sqlite3.Connection, entry_id: str) -> Entry | None:
-        row = db.execute(
-            "SELECT state, amount, debits, slots, lease_ends_ns FROM entries WHERE namespace = ? AND id = ?",
-            (self._namespace, entry_id),
-        ).fetchone()
-        if row is None:
-            return None
-        state, amount_nanousd, debits, slots, lease_ends_ns = row
-        return Entry(
-            entry_id,
-            state,
-            amount_nanousd,
-            tuple([Debit(*debit) for debit in json.loads(debits)]),
-            tuple(json.loads(slots)),
-            lease_ends_ns,
-        )
-
-    def _write(self, db: sqlite3.Connection, entry: Entry, now_ns: int) -> None:
-        db.execute(
-            "INSERT INTO entries (namespace, id, state, amount, debits, slots, lease_ends_ns) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                self._namespace,
-                entry.id,
-                entry.state,
-                entry.amount_nanousd,
-                _json(entry.debits),
-                _json(entry.slots),
-                entry.lease_ends_ns,
-            ),
-        )
-        if entry.lease_ends_ns is None:
-            return
-        db.execute(
-            "INSERT INTO leases (namespace, ends_ns, entry, began_ns) VALUES (?, ?, ?, ?)",
-            (self._namespace, entry.lease_ends_ns, entry.id, now_ns),
-        )
-        db.executemany(
-            "INSERT INTO slots (namespace, partition, entry, ends_ns) VALUES (?, ?, ?, ?)",
-            [(self._namespace, partition, entry.id, entry.lease_ends_ns) for partition in entry.slots],
-        )
-
-    def _free(self, db: sqlite3.Connection, entry: Entry) -> None:
-        """Give back the slots of an entry, if it holds any."""
-        if entry.lease_ends_ns is None:
-            return
-        db.execute(
-            "DELETE FROM leases WHERE namespace = ? AND ends_ns = ? AND entry = ?",
-            (self._namespace, entry.lease_ends_ns, entry.id),
-        )
-        db.executemany(
-            "DELETE FROM slots WHERE namespace = ? AND partition = ? AND entry = ?",
-            [(self._namespace, partition, entry.id) for partition in entry.slots],
-        )
-
     def _orphan_leases(self, db: sqlite3.Connection, *, until_ns: int, leases_max: int) -> list[Entry]:
         """Free the slots whose lease is over. The money of their owners stays: it is orphaned, not given back."""
         ended = db.execute(
@@ -316,15 +350,16 @@ class SqliteBook:
         ).fetchall()
         orphans = []
         for (entry_id,) in ended:
-            entry = self._entry(db, entry_id)
+            entry = self._entries.find(db, entry_id)
             assert entry is not None, "an entry is kept while its lease runs"
             self._counters.orphan(db, entry.debits, entry.amount_nanousd)
-            self._free(db, entry)
+            self._entries.free(db, entry)
             db.execute(
                 "UPDATE entries SET state = 'orphaned', lease_ends_ns = NULL WHERE namespace = ? AND id = ?",
                 (self._namespace, entry_id),
             )
             orphans.append(entry)
+            self.unwritten.orphaned(db, entry, now_ns=self._now_ns())
         return orphans
 
     def _forget(self, db: sqlite3.Connection, *, rows_max: int) -> None:
@@ -336,7 +371,3 @@ class SqliteBook:
         )
         forget_old_rates(db, self._namespace, now_ns, rows_max=rows_max)
         self._counters.forget_past_clients(db, rows_max=rows_max)
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from routeguard.policy import Balance, Budget, Claim, Parallel, Rate, Refused, Span, State
+from routeguard.records import counter_name
 
 _CURRENT: Final = (
     "SELECT b.id, b.starts, b.ends, b.clients, c.settled, c.open, c.kept, c.orphaned, c.overrun FROM budgets b "
@@ -88,6 +89,22 @@ class Counters:
     def __init__(self, namespace: int, *, clients_max: int) -> None:
         self._namespace = namespace
         self._clients_max = clients_max
+        #: Found in this transaction: what one adds and takes back may leave its number to another budget.
+        self._budgets: dict[int, tuple[str, str, bool]] = {}
+
+    def begin(self) -> None:
+        """A transaction begins."""
+        self._budgets.clear()
+
+    def name_of(self, db: sqlite3.Connection, debit: Debit) -> str:
+        """What a journal calls a counter; see `records.counter_name`."""
+        budget = self._budgets.get(debit.budget_id)
+        if budget is None:
+            budget = self._budgets[debit.budget_id] = db.execute(
+                "SELECT unit, zone, per_client FROM budgets WHERE id = ?", (debit.budget_id,)
+            ).fetchone()
+        unit, zone, per_client = budget
+        return counter_name(unit, zone, debit.starts, per_client=per_client, partition=debit.partition)
 
     def share(self, db: sqlite3.Connection, claim: Claim[Budget], wall_seconds: int) -> Share:
         """The counter of a claim in the current window. Writes nothing."""

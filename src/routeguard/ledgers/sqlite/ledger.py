@@ -20,8 +20,9 @@ import anyio
 
 from routeguard.clock import Clock
 from routeguard.errors import ConfigError
-from routeguard.ledgers.sqlite.book import Debited, Entry, SqliteBook
+from routeguard.ledgers.sqlite.book import Debited, SqliteBook
 from routeguard.ledgers.sqlite.counters import Debit, Share
+from routeguard.ledgers.sqlite.entries import Entry
 from routeguard.ledgers.sqlite.seen import Seen
 from routeguard.policy import (
     ENDED,
@@ -35,6 +36,7 @@ from routeguard.policy import (
     Reservation,
     State,
 )
+from routeguard.records import NO_NOTE, Adjustment, AdjustmentRefused, Journal, Note, Record, Statement
 from routeguard.sqlite_file.file import NotOurFile, Synchronous
 from routeguard.sqlite_file.operation import Operation, wake_here
 from routeguard.sqlite_file.writer import Writer, writer_of
@@ -93,8 +95,11 @@ class SqliteLedger:
         self._path = path
         self._synchronous: Synchronous = synchronous
         self._clock = clock
-        self._book = SqliteBook(namespace, clock=clock, clients_max=clients_max, on_orphans=self._saw_orphans)
+        self._book = SqliteBook(
+            namespace, clock=clock, clients_max=clients_max, on_orphans=self._saw_orphans, on_records=self._hand_over
+        )
         self._seen = Seen(clients_max=clients_max)
+        self._journal: Journal | None = None
         self._paused = False
         self._started_paused_ns: int | None = None
         #: When the kill switch was asked for last; None until it was answered.
@@ -113,6 +118,16 @@ class SqliteLedger:
         self._paused = paused
         self._started_paused_ns = self._clock.monotonic_ns() if paused else None
         self._refreshed_ns = None
+
+    @property
+    def journal(self) -> Journal | None:
+        """Gets a record of whatever changes what is charged."""
+        return self._journal
+
+    @journal.setter
+    def journal(self, journal: Journal | None) -> None:
+        self._journal = journal
+        self._book.journal_name = (lambda: journal.name) if journal is not None else str
 
     async def check(self) -> tuple[str, ...]:
         """Open the file, and say what keeps it from answering; see `policy.Ledger`."""
@@ -175,7 +190,15 @@ class SqliteLedger:
             self._leased[reservation_id] = reservation
         return reservation
 
-    async def settle(self, reservation: Reservation, *, state: State, settled_nanousd: int, kept_nanousd: int) -> bool:
+    async def settle(
+        self,
+        reservation: Reservation,
+        *,
+        state: State,
+        settled_nanousd: int,
+        kept_nanousd: int,
+        note: Note = NO_NOTE,
+    ) -> bool:
         """End a reservation in the counters it debited; see `policy.Ledger`.
 
         Raises:
@@ -193,6 +216,7 @@ class SqliteLedger:
             state=state,
             settled_nanousd=settled_nanousd,
             kept_nanousd=kept_nanousd,
+            note=note,
         )
         then = partial(self._saw_ending, reservation, state, settled_nanousd + kept_nanousd)
         operation = Operation(self._book, run, seconds=None, then=then)
@@ -202,12 +226,18 @@ class SqliteLedger:
             self.double_settlements += 1
         return entry is not None
 
-    def charge_late(self, reservation: Reservation, *, charge_id: str, extra_nanousd: int) -> None:
+    def charge_late(
+        self, reservation: Reservation, *, charge_id: str, extra_nanousd: int, note: Note = NO_NOTE
+    ) -> None:
         """Charge a late bill to the windows of its reservation; see `policy.Ledger`."""
         assert isinstance(reservation, SqliteReservation), "charge_late takes what reserve of this ledger returned"
         assert extra_nanousd >= 0, "a late bill never moves money back"
         run = partial(
-            self._book.charge_late, charge_id=charge_id, debits=reservation.debits, extra_nanousd=extra_nanousd
+            self._book.charge_late,
+            charge_id=charge_id,
+            debits=reservation.debits,
+            extra_nanousd=extra_nanousd,
+            note=note,
         )
         self._seen.add(reservation.debits, extra_nanousd)
         self._writer().submit(Operation(self._book, run, seconds=None, then=self._seen.see_charged))
@@ -239,6 +269,18 @@ class SqliteLedger:
         self._paused = paused
         self._started_paused_ns = None
 
+    async def statement(self) -> Statement:
+        """Where everything stands; see `records.AuditedLedger`."""
+        return await self._ask(Operation(self._book, self._book.statement, seconds=ANSWER_SECONDS), ANSWER_SECONDS)
+
+    async def adjust(self, adjustment: Adjustment) -> Record:
+        """Change what is charged by hand; see `records.AuditedLedger`."""
+        run = partial(self._book.adjust, adjustment=adjustment)
+        done = await self._ask(Operation(self._book, run, seconds=ANSWER_SECONDS), ANSWER_SECONDS)
+        if isinstance(done, AdjustmentRefused):
+            raise done
+        return done
+
     async def aclose(self) -> None:
         """Write what is queued, within 2 s, and close the file; the next operation opens it again."""
         writer = self._writer()
@@ -264,12 +306,16 @@ class SqliteLedger:
         self.healthy = True
         return result
 
-    def _look(self, db: sqlite3.Connection) -> tuple[bool, list[Share]]:
+    def _look(self, db: sqlite3.Connection) -> tuple[bool, list[Share], list[Record]]:
         paused = self._book.paused(db, started_paused_ns=self._started_paused_ns)
-        return paused, self._book.shares(db, self._seen.shared)
+        may_take = self._journal is not None and self._journal.is_idle
+        left_behind = self._book.left_behind(db) if may_take else []
+        return paused, self._book.shares(db, self._seen.shared), left_behind
 
-    def _saw(self, looked: tuple[bool, list[Share]]) -> None:
-        self._paused, shares = looked
+    def _saw(self, looked: tuple[bool, list[Share], list[Record]]) -> None:
+        self._paused, shares, left_behind = looked
+        if left_behind:
+            self._hand_over(left_behind)
         self.client_salt = self._book.client_salt
         self._started_paused_ns = None
         self._refreshed_ns = self._clock.monotonic_ns()
@@ -300,6 +346,17 @@ class SqliteLedger:
             reservation = self._leased.pop(entry.id, None)
             if reservation is not None:
                 reservation.state = "orphaned"
+
+    def _hand_over(self, records: Sequence[Record]) -> None:
+        if self._journal is not None:
+            self._journal.take(records, ledger=self._book.name, written=self._written)
+
+    def _written(self, records: Sequence[Record]) -> None:
+        run = partial(self._drop, records=records)
+        self._writer().submit(Operation(self._book, run, seconds=None))
+
+    def _drop(self, db: sqlite3.Connection, records: Sequence[Record]) -> None:
+        self._book.unwritten.drop(db, records)
 
     def _undo(self, reservation_id: str, debited: Debited | None) -> Operation[Entry | None] | None:
         """What releases a reservation that nobody knows of."""

@@ -13,7 +13,8 @@ _SCHEMA: Final = (
     """CREATE TABLE namespaces (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, client_salt BLOB NOT NULL,
         paused INTEGER NOT NULL DEFAULT 0, turned_ns INTEGER NOT NULL DEFAULT 0, offset_ns INTEGER NOT NULL DEFAULT 0,
-        rated_clients INTEGER NOT NULL DEFAULT 0, longest_rate_ns INTEGER NOT NULL DEFAULT 0)""",
+        rated_clients INTEGER NOT NULL DEFAULT 0, longest_rate_ns INTEGER NOT NULL DEFAULT 0,
+        journal TEXT NOT NULL DEFAULT '')""",
     # The current window of each budget, and how many clients hold money in it.
     """CREATE TABLE budgets (
         id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, unit TEXT NOT NULL, zone TEXT NOT NULL,
@@ -42,6 +43,17 @@ _SCHEMA: Final = (
         namespace INTEGER NOT NULL, partition TEXT NOT NULL, touched_ns INTEGER NOT NULL, windows TEXT NOT NULL,
         PRIMARY KEY (namespace, partition)) WITHOUT ROWID""",
     "CREATE INDEX rates_touched ON rates (namespace, touched_ns)",
+    # What the journal does not have yet; `since_ns` tells what was left behind.
+    """CREATE TABLE unwritten (
+        namespace INTEGER NOT NULL, id TEXT NOT NULL, event TEXT NOT NULL, since_ns INTEGER NOT NULL,
+        wall_ns INTEGER NOT NULL, counters TEXT NOT NULL, ceiling INTEGER NOT NULL, settled INTEGER NOT NULL,
+        kept INTEGER NOT NULL, orphaned INTEGER NOT NULL, overrun INTEGER NOT NULL, note TEXT NOT NULL,
+        PRIMARY KEY (namespace, id, event)) WITHOUT ROWID""",
+    # What was changed by hand, and why; never forgotten.
+    """CREATE TABLE adjustments (
+        namespace INTEGER NOT NULL, id TEXT NOT NULL, wall_ns INTEGER NOT NULL, counter TEXT NOT NULL,
+        settled INTEGER NOT NULL, kept INTEGER NOT NULL, reason TEXT NOT NULL,
+        PRIMARY KEY (namespace, id, counter)) WITHOUT ROWID""",
 )
 
 

@@ -1,0 +1,127 @@
+"""What an operator asks of a ledger file and changes in it by hand, within a transaction."""
+
+import json
+import sqlite3
+
+from routeguard.ledgers.sqlite.counters import Counters, Debit
+from routeguard.ledgers.sqlite.unwritten import Unwritten
+from routeguard.records import Adjustment, AdjustmentRefused, Note, Record, Statement, Sums
+
+
+class Audit:
+    """One namespace of a file."""
+
+    def __init__(self, namespace: int, counters: Counters, unwritten: Unwritten) -> None:
+        self._namespace = namespace
+        self._counters = counters
+        self._unwritten = unwritten
+
+    def statement(self, db: sqlite3.Connection, *, name: str) -> Statement:
+        """The counters, what reservations add up to, and what waits for the journal."""
+        recorded: dict[str, Sums] = {}
+        rows = db.execute(
+            "SELECT state, amount, debits FROM entries WHERE namespace = ? AND state IN ('open', 'orphaned')",
+            (self._namespace,),
+        )
+        for state, amount, debits in rows:
+            held = Sums(open=amount) if state == "open" else Sums(orphaned=amount)
+            for counter in self._unwritten.names(db, [Debit(*debit) for debit in json.loads(debits)]):
+                recorded[counter] = recorded.get(counter, Sums()).plus(held)
+        return Statement(name, self.counted(db), recorded, tuple(self._unwritten.all(db)))
+
+    def counted(self, db: sqlite3.Connection) -> dict[str, Sums]:
+        """Every counter of the namespace that is still there."""
+        rows = db.execute(
+            "SELECT b.id, c.starts, c.partition, c.settled, c.kept, c.orphaned, c.overrun, c.open "
+            "FROM counters c JOIN budgets b ON b.id = c.budget WHERE b.namespace = ?",
+            (self._namespace,),
+        ).fetchall()
+        return {self._counters.name_of(db, Debit(*row[:3])): Sums(*row[3:]) for row in rows}
+
+    def adjust(self, db: sqlite3.Connection, adjustment: Adjustment, *, wall_ns: int, now_ns: int) -> Record:
+        """Change one counter by hand."""
+        assert adjustment.budget is not None, "an orphan is settled instead"
+        known = self._done_before(db, adjustment)
+        if known is not None:
+            return known
+        debit, sums = self._find(db, adjustment)
+        change = lowered(sums, -adjustment.nanousd) if adjustment.nanousd < 0 else Sums(adjustment.nanousd)
+        db.execute(
+            "UPDATE counters SET settled = settled + ?, kept = kept + ? "
+            "WHERE budget = ? AND starts = ? AND partition = ?",
+            (change.settled, change.kept, *debit),
+        )
+        record = Record(
+            adjustment.id,
+            "adjust",
+            wall_ns,
+            self._unwritten.names(db, [debit]),
+            0,
+            change.settled,
+            change.kept,
+            note=Note(why="adjusted", reason=adjustment.reason),
+        )
+        db.execute(
+            "INSERT INTO adjustments (namespace, id, wall_ns, counter, settled, kept, reason) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (self._namespace, record.id, wall_ns, record.counters[0], change.settled, change.kept, adjustment.reason),
+        )
+        self._unwritten.adjusted(db, record, now_ns=now_ns)
+        return record
+
+    def note_ending(self, db: sqlite3.Connection, record: Record) -> None:
+        """An orphan was ended by hand: who looks into the file finds why."""
+        db.executemany(
+            "INSERT INTO adjustments (namespace, id, wall_ns, counter, settled, kept, reason) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    self._namespace,
+                    record.id,
+                    record.wall_ns,
+                    counter,
+                    record.settled_nanousd,
+                    record.kept_nanousd,
+                    record.note.reason,
+                )
+                for counter in record.counters
+            ],
+        )
+
+    def _done_before(self, db: sqlite3.Connection, adjustment: Adjustment) -> Record | None:
+        row = db.execute(
+            "SELECT wall_ns, counter, settled, kept FROM adjustments WHERE namespace = ? AND id = ?",
+            (self._namespace, adjustment.id),
+        ).fetchone()
+        if row is None:
+            return None
+        wall_ns, counter, settled, kept = row
+        return Record(adjustment.id, "adjust", wall_ns, (counter,), 0, settled, kept)
+
+    def _find(self, db: sqlite3.Connection, adjustment: Adjustment) -> tuple[Debit, Sums]:
+        assert adjustment.budget is not None, "an orphan is settled instead"
+        (unit, zone, per_client), client = adjustment.budget
+        row = db.execute(
+            "SELECT c.budget, c.starts, c.partition, c.settled, c.kept, c.orphaned, c.overrun, c.open "
+            "FROM counters c JOIN budgets b ON b.id = c.budget AND b.starts = c.starts "
+            "WHERE b.namespace = ? AND b.unit = ? AND b.zone = ? AND b.per_client = ? AND c.partition = ?",
+            (self._namespace, unit, zone, per_client, client),
+        ).fetchone()
+        if row is None:
+            raise AdjustmentRefused("nothing was ever charged to this counter, so there is nothing to adjust")
+        return Debit(*row[:3]), Sums(*row[3:])
+
+
+def lowered(sums: Sums, nanousd: int) -> Sums:
+    """What changes when so much is taken away: kept money first, of which nobody knows that it was billed.
+
+    Raises:
+        AdjustmentRefused: There is not so much.
+    """
+    kept = min(nanousd, sums.kept)
+    settled = nanousd - kept
+    if settled > sums.settled:
+        raise AdjustmentRefused(
+            "more than what is settled and kept there; open money ends by itself, and orphaned money by --reservation"
+        )
+    return Sums(-settled, -kept)
