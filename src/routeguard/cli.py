@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from routeguard import bookkeeping
 from routeguard.clock import SystemClock
 from routeguard.errors import ConfigError
 from routeguard.money import format_usd
@@ -32,7 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("status", "pause", "resume"):
         steer = commands.add_parser(name, help=f"{name} a running guard through its ledger")
         steer.add_argument("app", nargs="?", metavar="module:app", help="the application with the guard")
+    bookkeeping.add_commands(commands.add_parser("ledger", help="verify, adjust and export what was charged"))
     chosen = parser.parse_args(arguments)
+    if chosen.command == "ledger":
+        return _keep_books(chosen)
     if chosen.command == "check":
         return _check(chosen.app, as_json=chosen.json)
     if chosen.command == "demo":
@@ -118,6 +122,21 @@ def _print(settings: "Settings", report: dict[str, object]) -> None:
         )
     for warning in settings.warnings:
         print(f"warning: {warning}")
+
+
+def _keep_books(chosen: argparse.Namespace) -> int:
+    try:
+        settings = _settings(chosen.app)
+    except (ConfigError, _NoGuard) as error:
+        print(error, file=sys.stderr)
+        return EXIT_ERRORS
+    # The rows of a process's memory are in the journal as well, and that can be read.
+    problem = None if chosen.action == "export" else _unreachable(settings)
+    if problem is not None:
+        print(f"routeguard ledger {chosen.action}: {problem}", file=sys.stderr)
+        return EXIT_ERRORS
+    logging.getLogger("routeguard").addHandler(logging.NullHandler())
+    return bookkeeping.run(chosen, settings)
 
 
 def _steer(command: str, app: str | None) -> int:
