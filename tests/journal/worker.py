@@ -1,0 +1,35 @@
+"""A guarded application that serves until it is killed: `python -m tests.journal.worker LEDGER JOURNAL`."""
+
+import asyncio
+import sys
+
+from routeguard import RouteGuard
+from tests.driver import Client
+from tests.guarding import TEN_CENTS, reporting
+
+
+async def main(ledger: str, journal: str) -> None:
+    guard = RouteGuard(
+        reporting(cost_usd="0.001"),
+        paths=["/chat"],
+        budget="9000000/day",
+        client_budget="9000000/day",
+        rate="unlimited",
+        global_rate="unlimited",
+        max_parallel="unlimited",  # the slots of the killed stay leased
+        max_parallel_per_client="unlimited",
+        ledger=ledger,
+        journal=journal,
+        environ={},
+        **TEN_CENTS,
+    )
+    while (await Client().call(guard)).status != 200:
+        pass  # a busy machine: the ledger did not answer within its second
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    while True:
+        await asyncio.gather(*[Client().call(guard) for _ in range(3)])
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
