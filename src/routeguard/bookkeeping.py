@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from anyio import run as run_async
 from anyio import to_thread
 
+from routeguard.auditing import Adjustment, AdjustmentRefused, AuditedLedger, Statement
 from routeguard.clock import SystemClock
 from routeguard.errors import ConfigError
 from routeguard.journal import Books, open_journal
@@ -23,7 +24,7 @@ from routeguard.journal.reading import JournalReader, reading
 from routeguard.ledgers import open_ledger, sqlite_file
 from routeguard.money import format_usd, parse_usd
 from routeguard.policy import NANOSECONDS, Ledger, LedgerUnavailable
-from routeguard.records import Adjustment, AdjustmentRefused, AuditedLedger, Record, Statement, Sums
+from routeguard.records import Record, Sums
 from routeguard.sqlite_file.file import INTEGER_MAX
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _adjustment(chosen: argparse.Namespace, settings: "Settings") -> Adjustment:
     if not nanousd:
         raise _Unusable("--usd is 0, which changes nothing")
     adjustment_id = chosen.id or f"adjust-{time.time_ns():016x}{secrets.token_hex(8)}"
-    return Adjustment(adjustment_id, reason, nanousd, (found.counter, chosen.client))
+    return Adjustment(adjustment_id, reason, nanousd, found, chosen.client)
 
 
 def _nanousd(text: str, option: str) -> int:

@@ -1,4 +1,4 @@
-"""What happened to money, as a ledger tells it to a journal, and what an auditor may ask of a ledger.
+"""What happened to money, as a ledger tells it to a journal.
 
 Rules that live here:
 
@@ -9,8 +9,7 @@ Rules that live here:
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol
 
 #: `opening`: what a counter held when the journal began. The others happened to one reservation, or by hand.
 Event = Literal["settle", "keep", "release", "late", "orphan", "adjust", "opening"]
@@ -146,55 +145,10 @@ class Journal(Protocol):
         """
         ...
 
-
-@dataclass(frozen=True, slots=True)
-class Adjustment:
-    """What an operator changes by hand: one counter by a signed amount, or the ending of an orphan."""
-
-    #: Client-made; of an orphan's ending the reservation's own.
-    id: str
-    reason: str
-    #: Signed; of an orphan what it cost.
-    nanousd: int
-    #: Unit of the budget, and the client whose share it is ("": everybody). None: `id` is that of an orphan.
-    budget: tuple[tuple[str, str, bool], str] | None
-
-
-class AdjustmentRefused(Exception):
-    """Why nothing was changed, as a sentence for the operator."""
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """What a ledger says of itself, all of the same moment, by the name of each counter."""
-
-    #: What a journal calls the ledger.
-    ledger: str
-    #: The counters.
-    counted: dict[str, Sums]
-    #: What the reservations add up to that are open or orphaned. Those that ended leave the ledger after a while.
-    recorded: dict[str, Sums]
-    #: Records that wait for the journal.
-    unwritten: tuple[Record, ...]
-
-
-@runtime_checkable
-class AuditedLedger(Protocol):
-    """A ledger that other processes can reach, to be verified and adjusted."""
-
-    async def statement(self) -> Statement:
-        """Where everything stands.
+    async def sums(self, ledger: str) -> dict[str, Sums]:
+        """What the rows of a ledger add up to, by the name of each counter; what was taken before is in them.
 
         Raises:
-            LedgerUnavailable: Nobody knows.
-        """
-        ...
-
-    async def adjust(self, adjustment: Adjustment) -> Record:
-        """Change what is charged, once.
-
-        Raises:
-            AdjustmentRefused: It would make money negative, or there is nothing to adjust. Nothing was changed.
-            LedgerUnavailable: Nobody knows.
+            LedgerUnavailable: The journal does not answer.
         """
         ...

@@ -6,13 +6,14 @@ from pathlib import Path
 import anyio
 import pytest
 
+from routeguard.auditing import Adjustment, AdjustmentRefused, Statement
 from routeguard.journal import SqliteJournal
 from routeguard.journal.audit import Line, compare
 from routeguard.journal.reading import reading
 from routeguard.ledgers.memory import MemoryLedger
 from routeguard.ledgers.sqlite import SqliteLedger
 from routeguard.policy import Claim, Ledger, Reservation, State
-from routeguard.records import Adjustment, AdjustmentRefused, Note, Statement
+from routeguard.records import Note
 from routeguard.testing import FakeClock
 from routeguard.testing.ledger_contract.claims import CALL, admitted, budget, slot, slot_claim
 from tests.journal.rows import doubles, journal_at, select, sums, until_idle
@@ -157,9 +158,9 @@ async def test_an_adjustment_is_one_row_however_often_it_is_asked_for(path: Path
     ledger = _ledger("sqlite", path, clock, journal)
     held = await admitted(ledger, "1", [DAY])
     await ledger.settle(held, state="kept", settled_nanousd=0, kept_nanousd=CALL)
-    lower = Adjustment("adjust-1", "the invoice says less", -CALL - 5, (DAY.counter, ""))
+    lower = Adjustment("adjust-1", "the invoice says less", -CALL - 5, DAY, "")
 
-    await ledger.adjust(Adjustment("adjust-0", "a call beside the guard", 9, (DAY.counter, "")))
+    await ledger.adjust(Adjustment("adjust-0", "a call beside the guard", 9, DAY, ""))
     for _ in range(2):
         await ledger.adjust(lower)
     await until_idle(journal)
@@ -176,8 +177,8 @@ async def test_an_adjustment_is_one_row_however_often_it_is_asked_for(path: Path
 @pytest.mark.parametrize(
     "adjustment",
     [
-        Adjustment("a", "more than is there", -CALL - 1, (DAY.counter, "")),
-        Adjustment("a", "nobody there", -1, (MINE.counter, "stranger")),
+        Adjustment("a", "more than is there", -CALL - 1, DAY, ""),
+        Adjustment("a", "nobody there", -1, MINE, "stranger"),
         Adjustment("nobody", "no such reservation", 1, None),
         Adjustment("2", "still open", 1, None),
         Adjustment("1", "ended", 1, None),

@@ -3,9 +3,10 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from routeguard.auditing import Statement
 from routeguard.journal.reading import Standing
 from routeguard.money import format_usd
-from routeguard.records import Record, Statement, Sums
+from routeguard.records import Record, Sums
 
 NOTHING = Sums()
 

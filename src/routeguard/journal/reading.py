@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from routeguard.journal.table import COLUMNS, SUMS, create_schema
+from routeguard.journal.table import COLUMNS, SUMS, create_schema, read_sums
 from routeguard.policy import LedgerUnavailable
 from routeguard.records import Record, Sums
 from routeguard.sqlite_file.file import connect, explained
@@ -39,7 +39,7 @@ class JournalReader:
         """The sums of one ledger, and which of these records they lack, both of one moment."""
         with self._moment():
             missing = [record for record in unwritten if not self._has(namespace, record)]
-            return Standing(self._sums(namespace, ledger), tuple(missing))
+            return Standing(read_sums(self._db, namespace, ledger), tuple(missing))
 
     def damaged(self, namespace: str, ledger: str) -> frozenset[str]:
         """Counters whose rows do not add up to the sums beside them. Reads every row of the ledger."""
@@ -51,7 +51,7 @@ class JournalReader:
                 (namespace, ledger),
             )
             added_up = {counter: Sums(*added) for counter, *added in rows}
-            kept = self._sums(namespace, ledger)
+            kept = read_sums(self._db, namespace, ledger)
         nothing = Sums()
         return frozenset(
             counter for counter in {*kept, *added_up} if kept.get(counter, nothing) != added_up.get(counter, nothing)
@@ -71,13 +71,6 @@ class JournalReader:
             for row in found:
                 yield dict(zip(COLUMNS, row[1:], strict=True))
             after = found[-1][0]
-
-    def _sums(self, namespace: str, ledger: str) -> dict[str, Sums]:
-        rows = self._db.execute(
-            f"SELECT counter, {SUMS} FROM journal_sums WHERE namespace = ? AND ledger = ?",  # noqa: S608 - constants
-            (namespace, ledger),
-        )
-        return {counter: Sums(*parts) for counter, *parts in rows}
 
     def _has(self, namespace: str, record: Record) -> bool:
         found = self._db.execute(

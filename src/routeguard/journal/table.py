@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-from routeguard.records import Record
+from routeguard.records import Record, Sums
 from routeguard.sqlite_file.file import INTEGER_MAX, NotOurFile
 
 SCHEMA_VERSION: Final = 1
@@ -90,6 +90,15 @@ def create_schema(db: sqlite3.Connection) -> None:
 def insert(db: sqlite3.Connection, namespace: str, rows: Sequence[tuple[str, Record]]) -> None:
     """Add those that are not there yet, each a ledger and a record of it."""
     db.executemany(_INSERT, [_row(namespace, ledger, record) for ledger, record in rows])
+
+
+def read_sums(db: sqlite3.Connection, namespace: str, ledger: str) -> dict[str, Sums]:
+    """What the rows of one ledger add up to, by the name of each counter."""
+    rows = db.execute(
+        f"SELECT counter, {SUMS} FROM journal_sums WHERE namespace = ? AND ledger = ?",  # noqa: S608 - constants
+        (namespace, ledger),
+    )
+    return {counter: Sums(*parts) for counter, *parts in rows}
 
 
 def _row(namespace: str, ledger: str, record: Record) -> tuple[object, ...]:

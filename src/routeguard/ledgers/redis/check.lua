@@ -7,6 +7,7 @@ local commands = {
   {'HINCRBY', KEYS[1], 'b', '1'},
   {'HGET', KEYS[1], 'a'},
   {'HMGET', KEYS[1], 'a', 'b'},
+  {'HGETALL', KEYS[1]},
   {'HDEL', KEYS[1], 'a', 'b'},
   {'ZADD', KEYS[2], '1', 'a'},
   {'ZADD', KEYS[2], '2', 'b'},

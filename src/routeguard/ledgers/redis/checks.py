@@ -14,8 +14,8 @@ from routeguard.ledgers.redis.session import FAILURES, Session, error_code
 OLDEST_SERVER = (6, 2)
 #: What the scripts call and how they are called, as `ACL SETUSER` reads it.
 COMMANDS = (
-    "+eval +evalsha +time +hget +hmget +hset +hsetnx +hdel +hincrby +zadd +zrem +zscore +zcount +zrangebyscore "
-    "+zremrangebyscore +mget +set +pexpire"
+    "+eval +evalsha +time +hget +hgetall +hmget +hset +hsetnx +hdel +hincrby +zadd +zrem +zscore +zcount "
+    "+zrangebyscore +zremrangebyscore +mget +set +pexpire"
 )
 #: Only for these checks and a database other than 0.
 OPTIONAL_COMMANDS = "+info +select"

@@ -4,16 +4,18 @@
 --       2 hash    records by reservation id, and the ids of late charges
 --       3 zset    what is due when (microseconds): r<id> a lease or a record, m<field> a past account
 --       4 zset    slots of everybody: id by the end of its lease
+--       5 zset    records that no journal has yet, by the microsecond in which they were written
 -- ARGV  1 the epoch the caller knows, 2 the time: empty for the server's own, in tests "<seconds> <microseconds>"
--- Reply status, microseconds, window seconds, ids orphaned just now, two values of the script, then accounts as
---       field, parts, clients with money in that window.
+-- Reply status, microseconds, window seconds, ids orphaned just now, how often something was changed by hand, two
+--       values of the script, then accounts as field, parts, clients with money in that window.
 --
 -- Amounts come and go as text. `..`, tostring and cjson turn 1e14 into an exponent, some servers also 1e8, so a
 -- number becomes text through '%.0f' alone, which is exact up to 2^53.
 --
 -- An account is "settled kept open orphaned overrun" under <counter>|<window start>|a for everybody, |c|<client> for
 -- a client, |o for the clients who find the map full; |n counts the clients with money.
-local LEDGER, CALLS, DUE, SLOTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local LEDGER, CALLS, DUE, SLOTS, UNWRITTEN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local COMMON_KEYS = 5
 local SECOND = 1000000
 local DAY = 86400 * SECOND
 -- A past window is kept for the streams that were reserved in it, an orphan for whoever knows its bill, an ended
@@ -90,6 +92,21 @@ local function write_even_when_full()
   redis.call('ZREM', DUE, '')
 end
 
+-- Keep a record until the journal has it: "event id microseconds ceiling settled kept orphaned overrun", the fields of
+-- the accounts that changed by it, and what the guard knows besides, a line each, which is never empty.
+local function write_down(event, id, ceiling, changed, fields, note)
+  local at = text(wall) .. string.format('%06.0f', now % SECOND)
+  local amounts = {text(ceiling)}
+  for _, part in ipairs({'settled', 'kept', 'orphaned', 'overrun'}) do
+    amounts[#amounts + 1] = text(changed[part] or 0)
+  end
+  local head = event .. ' ' .. id .. ' ' .. at .. ' ' .. table.concat(amounts, ' ')
+  local names = #fields > 0 and table.concat(fields, ' ') or '-'
+  local record = head .. '\n' .. names .. '\n' .. note
+  redis.call('ZADD', UNWRITTEN, now_text, record)
+  return record
+end
+
 local orphans = {}
 
 -- The lease is over: the slot is free, the money stays.
@@ -103,6 +120,9 @@ local function orphan(id, record)
       a.open, a.orphaned = a.open - amount, a.orphaned + amount
       redis.call('HSET', LEDGER, parts[i], pack(a))
     end
+  end
+  if redis.call('HGET', LEDGER, 'journal') then
+    write_down('orphan', id, amount, {orphaned = amount}, {unpack(parts, 3)}, '-')
   end
   parts[1] = 'orphaned'
   redis.call('HSET', CALLS, id, table.concat(parts, ' '))
@@ -133,7 +153,8 @@ local function reap(most)
 end
 
 local function reply(status, first, second)
-  return {status, now_text, text(wall), table.concat(orphans, ' '), first or '', second or ''}
+  local adjusts = redis.call('HGET', LEDGER, 'adjusts') or '0'
+  return {status, now_text, text(wall), table.concat(orphans, ' '), adjusts, first or '', second or ''}
 end
 
 local function add(answer, field, packed, clients)

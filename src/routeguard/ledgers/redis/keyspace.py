@@ -11,7 +11,11 @@ class Keyspace:
         self._prefix = f"{{rg:{namespace}}}"
         self.slots = f"{self._prefix}:slots"
         #: The keys every script gets, in the order `common.lua` reads them.
-        self.common = (f"{self._prefix}:ledger", f"{self._prefix}:calls", f"{self._prefix}:due", self.slots)
+        self.common = (
+            *[f"{self._prefix}:{kind}" for kind in ("ledger", "calls", "due")],
+            self.slots,
+            f"{self._prefix}:unwritten",
+        )
         #: For the start-up check, which leaves them empty.
         self.check = tuple([f"{self._prefix}:check:{kind}" for kind in ("hash", "zset", "string")])
         #: What an access list has to allow.

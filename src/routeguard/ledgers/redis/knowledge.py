@@ -31,6 +31,8 @@ class Known:
     #: Microseconds on the store's clock.
     seen_us: int
     highest_nanousd: int
+    #: How often something had been changed by hand when it was seen.
+    adjusts: int
     #: Late bills that are on their way.
     coming_nanousd: int = 0
 
@@ -62,6 +64,8 @@ class Knowledge:
         self._clients_max = clients_max
         self._windows: dict[str, KnownWindow] = {}
         self._past: list[LRUCache[str, Known]] = []
+        #: How often something was changed by hand, as far as is known.
+        self.adjusts = 0
         self._lock = threading.Lock()
 
     def learn(self, reply: Reply) -> bool:
@@ -72,7 +76,8 @@ class Knowledge:
         """
         with self._lock:
             self._free_some()
-            fallen = [account.field for account in reply.accounts if not self._learn(account, reply.now_us)]
+            self.adjusts = max(self.adjusts, reply.adjusts)
+            fallen = [account.field for account in reply.accounts if not self._learn(account, reply)]
         return not fallen
 
     def expect(self, fields: tuple[str, ...], extra_nanousd: int) -> None:
@@ -108,7 +113,8 @@ class Knowledge:
             ]
         return iter(found)
 
-    def _learn(self, account: Account, now_us: int) -> bool:
+    def _learn(self, account: Account, reply: Reply) -> bool:
+        now_us, adjusts = reply.now_us, reply.adjusts
         counter, start, kind = _split(account.field)
         window = self._windows.get(counter)
         if window is None or window.start < start:
@@ -122,10 +128,15 @@ class Knowledge:
         known = window.find(kind)
         if known is None:
             if account.parts.charged or not kind.startswith(CLIENT):
-                window.put(kind, Known(account.parts, now_us, account.parts.charged))
+                window.put(kind, Known(account.parts, now_us, account.parts.charged, adjusts))
             return True
         if now_us < known.seen_us:
             # An answer another event loop of this process got earlier and took in later.
+            return True
+        if adjusts > known.adjusts:
+            # An operator may have lowered it; from here on this is the most that it is known to have held.
+            known.parts, known.highest_nanousd = account.parts, account.parts.charged
+            known.seen_us, known.adjusts = now_us, adjusts
             return True
         is_whole = account.parts.firm >= known.parts.firm
         known.highest_nanousd = max(known.highest_nanousd, account.parts.charged)

@@ -1,8 +1,11 @@
 -- Charge what a bill exceeds its charge by to the windows of its reservation, once.
 --
--- ARGV  id of the charge, amount, clients_max, then the fields of the accounts
+-- ARGV  id of the charge, amount, clients_max, what the guard knows besides (empty: no journal), then the fields of
+--       the accounts
+-- Reply ok with the record and the accounts.
 local LATE_KEPT = DAY
-local id, extra, clients_max = 'late:' .. take(), tonumber(take()), tonumber(take())
+local charge_id, extra, clients_max, note = take(), tonumber(take()), tonumber(take()), take()
+local id = 'late:' .. charge_id
 if redis.call('HGET', LEDGER, 'epoch') ~= ARGV[1] then
   return reply('lost')
 end
@@ -34,15 +37,23 @@ local function find(field)
   return field, NOTHING
 end
 
-local answer = reply('ok')
+local fields, accounts = {}, {}
 for i = argument + 1, #ARGV do
   local field, packed = find(ARGV[i])
   if packed then
     local a = account(packed)
     a.settled, a.overrun = a.settled + extra, a.overrun + extra
     redis.call('HSET', LEDGER, field, pack(a))
-    add(answer, field, pack(a))
+    fields[#fields + 1], accounts[#accounts + 1] = field, pack(a)
   end
+end
+local written = ''
+if note ~= '' then
+  written = write_down('late', charge_id, 0, {settled = extra, overrun = extra}, fields, note)
+end
+local answer = reply('ok', written)
+for i, field in ipairs(fields) do
+  add(answer, field, accounts[i])
 end
 redis.call('HSET', CALLS, id, 'late')
 redis.call('ZADD', DUE, text(now + LATE_KEPT), 'r' .. id)

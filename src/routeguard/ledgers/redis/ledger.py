@@ -13,7 +13,9 @@ from functools import partial
 
 from redis.asyncio.connection import AbstractConnection
 
+from routeguard.auditing import Adjustment, AdjustmentRefused, Statement
 from routeguard.clock import Clock
+from routeguard.ledgers.redis.audit import ONLY_ORPHANS, REFUSALS, adjust_arguments, read_statement
 from routeguard.ledgers.redis.checks import check_store
 from routeguard.ledgers.redis.claims import Claims, latest
 from routeguard.ledgers.redis.debts import Debt
@@ -21,9 +23,10 @@ from routeguard.ledgers.redis.keyspace import Keyspace
 from routeguard.ledgers.redis.line import Request, Timing
 from routeguard.ledgers.redis.reply import Reply
 from routeguard.ledgers.redis.restoring import RedisReservation
-from routeguard.ledgers.redis.scripts import LATE, PAUSE, RESERVE, SETTLE
+from routeguard.ledgers.redis.scripts import ADJUST, LATE, PAUSE, RESERVE, SETTLE, STATEMENT
 from routeguard.ledgers.redis.session import connection_for
 from routeguard.ledgers.redis.store import ASKED_AGAIN_MAX, DUE_PER_LOOK, Store
+from routeguard.ledgers.redis.written import UNKNOWN, note_argument, parse_record, split_records
 from routeguard.policy import (
     ENDED,
     Balance,
@@ -36,7 +39,7 @@ from routeguard.policy import (
     Reservation,
     State,
 )
-from routeguard.records import NO_NOTE, Journal, Note
+from routeguard.records import NO_NOTE, Journal, Note, Record, ledger_name
 from routeguard.telemetry import log_overflow, logger
 
 #: Answers to a reserve that debited nothing.
@@ -85,7 +88,6 @@ class RedisLedger:
         )
         if connect is None:
             connection_for(url)
-        self.journal: Journal | None = None
         #: Settlements of reservations that had ended already; each was a no-op.
         self.double_settlements = 0
         #: Settlements whose reservation the store did not know; its money stays where it is.
@@ -112,6 +114,15 @@ class RedisLedger:
     def client_salt(self) -> bytes:
         """Keys the hashes of clients; empty until the store has answered."""
         return self._store.salt
+
+    @property
+    def journal(self) -> Journal | None:
+        """Gets a record of whatever changes what is charged."""
+        return self._store.hand_over.journal
+
+    @journal.setter
+    def journal(self, journal: Journal | None) -> None:
+        self._store.hand_over.journal = journal
 
     async def check(self) -> tuple[str, ...]:
         """What an operator should know before the first request, as warnings.
@@ -179,7 +190,7 @@ class RedisLedger:
             return False
         reservation.state = state
         keys = self._keys_of_settle(reservation.slot_partitions)
-        arguments = [reservation.id, state, str(settled_nanousd), str(kept_nanousd)]
+        arguments = [reservation.id, state, str(settled_nanousd), str(kept_nanousd), note_argument(note, self.journal)]
         debt = Debt(SETTLE, keys, arguments)
         request = self._store.request(SETTLE, lambda: (keys, arguments), debt=debt)
         reply = await self._store.wait(request)
@@ -201,7 +212,8 @@ class RedisLedger:
         assert isinstance(reservation, RedisReservation), "charge_late takes what reserve of this ledger returned"
         assert extra_nanousd >= 0, "a late bill never moves money back"
         fields, knowledge = reservation.fields, self._store.knowledge
-        arguments = [charge_id, str(extra_nanousd), str(self._clients_max), *fields]
+        said = note_argument(note, self.journal)
+        arguments = [charge_id, str(extra_nanousd), str(self._clients_max), said, *fields]
         knowledge.expect(fields, extra_nanousd)
         on_paid = partial(knowledge.expect, fields, -extra_nanousd)
         self._store.owe(Debt(LATE, list(self._keyspace.common), arguments, on_paid))
@@ -233,7 +245,7 @@ class RedisLedger:
         while True:
             reply = await self._store.look(())
             if len(reply.orphans) < DUE_PER_LOOK:
-                return int(reply.second)
+                return int(split_records(reply.second)[0])
 
     async def set_paused(self, *, paused: bool) -> None:
         """Turn the kill switch of everybody who shares the store; see `policy.Ledger`.
@@ -246,6 +258,32 @@ class RedisLedger:
         if reply.status != "ok":
             raise LedgerUnavailable(f"the switch was not turned ({reply.status})")
         self._store.paused, self._pause_wanted = paused, False
+
+    async def statement(self) -> Statement:
+        """Where everything stands; see `records.AuditedLedger`."""
+        store, keys = self._store, list(self._keyspace.common)
+        reply = await store.wait(store.request(STATEMENT, lambda: (keys, [])))
+        if reply.status != "ok":
+            raise LedgerUnavailable(f"the store has no answer ({reply.status})")
+        return read_statement(reply, ledger_name(store.salt))
+
+    async def adjust(self, adjustment: Adjustment) -> Record:
+        """Change what is charged by hand; see `records.AuditedLedger`."""
+        store, keys = self._store, list(self._keyspace.common)
+
+        def build() -> tuple[list[str], list[str]]:
+            return keys, adjust_arguments(adjustment, store.calendar, store.clock.wall_seconds())
+
+        reply = await store.wait(store.request(ADJUST, build))
+        for _ in range(ASKED_AGAIN_MAX):
+            if reply.status == "stale":
+                reply = await store.wait(store.request(ADJUST, build))
+        if reply.status == "refused":
+            raise AdjustmentRefused(REFUSALS.get(reply.first, f"the reservation is {reply.first}: {ONLY_ORPHANS}"))
+        if reply.status != "ok":
+            raise LedgerUnavailable(f"the store has no answer ({reply.status})")
+        store.hand_over.take([reply.first], salt=store.salt)
+        return parse_record(reply.first)
 
     async def aclose(self) -> None:
         """Finish pending writes, within a bound, and close what this event loop opened."""
@@ -309,7 +347,8 @@ class RedisLedger:
         if not answer.cancelled() and answer.exception() is None and answer.result().status in NOTHING_DEBITED:
             return
         keys = self._keys_of_settle(claims.slot_partitions)
-        self._store.owe(Debt(SETTLE, keys, [claims.id, "released", "0", "0"]))
+        arguments = [claims.id, "released", "0", "0", UNKNOWN if self.journal is not None else ""]
+        self._store.owe(Debt(SETTLE, keys, arguments))
 
     def _keys_of_settle(self, slot_partitions: Sequence[str]) -> list[str]:
         clients = [self._keyspace.slots_of(partition) for partition in slot_partitions if partition]

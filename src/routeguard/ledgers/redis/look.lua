@@ -1,8 +1,11 @@
 -- What the ledger says without being changed, but for what was due.
 --
--- ARGV  how much of what is due to do, counters, then each: counter start end next_end
--- Reply "paused until salt", streams holding a slot, everybody's accounts in that order.
-local most = take()
+-- ARGV  how much of what is due to do, how many records of the dead to hand over, counters, then each: counter start
+--       end next_end
+-- Reply "paused until salt", streams holding a slot and behind an empty line the records, everybody's accounts in
+--       that order.
+local LEFT_BEHIND = 2 * SECOND
+local most, left = take(), take()
 local known = {}
 for i = 1, tonumber(take()) do
   known[i] = read_windows()
@@ -23,7 +26,14 @@ for i, windows in ipairs(known) do
 end
 local streams = redis.call('ZCOUNT', SLOTS, '(' .. now_text, '+inf')
 local switches = {meta[2] == '1' and '1' or '0', meta[3] or '0', meta[5] or '-'}
-local answer = reply('ok', table.concat(switches, ' '), text(streams))
+local found = {text(streams)}
+if left ~= '0' then
+  local before = text(now - LEFT_BEHIND)
+  for _, record in ipairs(redis.call('ZRANGEBYSCORE', UNWRITTEN, '-inf', before, 'LIMIT', '0', left)) do
+    found[#found + 1] = record
+  end
+end
+local answer = reply('ok', table.concat(switches, ' '), table.concat(found, '\n\n'))
 if #fields > 0 then
   local packed = redis.call('HMGET', LEDGER, unpack(fields))
   for i, field in ipairs(fields) do

@@ -47,6 +47,8 @@ class Reply:
     wall_seconds: int
     #: Ids of the reservations whose lease this script saw end.
     orphans: Sequence[str]
+    #: How often something was changed by hand: what is less than it was before the last time is no loss.
+    adjusts: int
     #: Two values that mean what the script says they mean.
     first: str
     second: str
@@ -55,9 +57,10 @@ class Reply:
 
 def read_reply(raw: Sequence[str]) -> Reply:
     """Raises ValueError for what none of our scripts says."""
-    status, now_us, wall_seconds, orphans, first, second, *rest = raw
+    status, now_us, wall_seconds, orphans, adjusts, first, second, *rest = raw
     accounts = [_account(*rest[at : at + 3]) for at in range(0, len(rest), 3)]
-    return Reply(status, int(now_us), int(wall_seconds), orphans.split() if orphans else (), first, second, accounts)
+    known_orphans = orphans.split() if orphans else ()
+    return Reply(status, int(now_us), int(wall_seconds), known_orphans, int(adjusts), first, second, accounts)
 
 
 def _account(field: str, packed: str, clients: str) -> Account:

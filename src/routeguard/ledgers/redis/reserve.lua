@@ -17,7 +17,7 @@ local money = {}
 for i = 1, tonumber(take()) do
   money[i] = {known = read_windows(), limit = tonumber(take()), client = take()}
 end
-local key = 4
+local key = COMMON_KEYS
 local function next_key()
   key = key + 1
   return KEYS[key]

@@ -2,13 +2,14 @@
 -- reservations back, and let nobody reserve until every running process had the time to do the same. Nothing is ever
 -- lowered, so it may run as often and as late as it likes.
 --
--- ARGV  first call of this caller (1 or 0), a new epoch, salt, paused, schema, microseconds of grace,
+-- ARGV  first call of this caller (1 or 0), a new epoch, salt, paused, schema, microseconds of grace, how often
+--       something was changed by hand, the journal of this caller or empty,
 --       accounts, then each: field, settled, kept, overrun, highest total, seconds at which its window ends or empty
 --       reservations, then each: id, lease in microseconds, holds a slot of everybody (1 or 0), its client slots in
 --       KEYS (0 or 1), amount, fields, then the fields
 -- Reply the epoch that holds now, and until when nobody reserves.
 local first, epoch, salt, paused = take() == '1', take(), take(), take()
-local schema, grace = take(), tonumber(take())
+local schema, grace, adjusts, journal = take(), tonumber(take()), tonumber(take()), take()
 write_even_when_full()
 local found = redis.call('HMGET', LEDGER, 'epoch', 'restored', 'until', 'paused')
 if first then
@@ -24,6 +25,12 @@ if first then
   end
   redis.call('HSET', LEDGER, 'epoch', epoch, 'restored', epoch, 'schema', schema, 'salt', salt, 'until', text(waits))
   found[1], found[3] = epoch, text(waits)
+  adjusts = math.max(adjusts, tonumber(redis.call('HGET', LEDGER, 'adjusts') or '0'))
+  redis.call('HSET', LEDGER, 'adjusts', text(adjusts))
+  if journal ~= '' then
+    -- It has its opening records: they are not to be written again.
+    redis.call('HSET', LEDGER, 'journal', '1', 'journal ' .. journal, '1')
+  end
   if paused == '1' then
     redis.call('HSET', LEDGER, 'paused', '1')
   end
@@ -58,7 +65,7 @@ for _ = 1, tonumber(take()) do
   raise(take(), tonumber(take()), tonumber(take()), tonumber(take()), tonumber(take()), tonumber(take()))
 end
 
-local key = 4
+local key = COMMON_KEYS
 for _ = 1, tonumber(take()) do
   local id, lease, holds, client_slots = take(), tonumber(take()), take() == '1', tonumber(take())
   local amount_text = take()

@@ -6,7 +6,9 @@ from itertools import islice
 
 from routeguard.ledgers.redis.keyspace import Keyspace
 from routeguard.ledgers.redis.knowledge import Known
+from routeguard.ledgers.redis.reply import Parts
 from routeguard.policy import Reservation
+from routeguard.records import Sums
 
 #: Accounts, and reservations, in one step: about 2 ms of the store's time.
 PIECE_MAX = 200
@@ -23,6 +25,18 @@ class RedisReservation(Reservation):
 
 
 Entry = tuple[str, Known, int | None]
+
+
+def raised(known: Known | None, sums: Sums) -> Known:
+    """What this process has seen of an account, raised to what the journal has rows of."""
+    parts = known.parts if known is not None else Parts()
+    highest = Parts(
+        settled=max(parts.settled, sums.settled),
+        kept=max(parts.kept, sums.kept),
+        overrun=max(parts.overrun, sums.overrun),
+    )
+    total = max(known.highest_nanousd if known is not None else 0, sums.settled + sums.kept + sums.orphaned)
+    return Known(highest, 0, total, 0)
 
 
 def pieces(

@@ -49,5 +49,8 @@ SETTLE = _load("settle", allow_oom=True)
 LATE = _load("late", allow_oom=True)
 PAUSE = _load("pause", allow_oom=True)
 RESTORE = _load("restore", allow_oom=True)
+DROP = _load("drop", allow_oom=True)
+ADJUST = _load("adjust", allow_oom=True)
+STATEMENT = _load("statement")
 #: Stands alone: it needs no ledger.
 CHECK = _FOLDER.joinpath("check.lua").read_text("utf-8")

@@ -1,9 +1,11 @@
 -- End a reservation in the accounts its record names: replace what it debited by what is charged.
 --
--- ARGV  id, state, settled, kept; the client slots it may hold are KEYS from 5
--- Reply ok with the accounts; ended when it had ended before; unknown when there is no record. Then the ending is
+-- ARGV  id, state, settled, kept, what the guard knows besides (empty: no journal); the client slots it may hold are
+--       KEYS from 6
+-- Reply ok with the record and the accounts; ended when it had ended before; unknown when there is no record. Then the ending is
 --       written down as well: a reserve that is still on its way must find it.
-local id, state, settled, kept = take(), take(), tonumber(take()), tonumber(take())
+local id, state, settled, kept, note = take(), take(), tonumber(take()), tonumber(take()), take()
+local EVENTS = {settled = 'settle', kept = 'keep', released = 'release'}
 if redis.call('HGET', LEDGER, 'epoch') ~= ARGV[1] then
   return reply('lost')
 end
@@ -12,7 +14,8 @@ write_even_when_full()
 local function finish(amount)
   redis.call('HSET', CALLS, id, state .. ' ' .. amount)
   redis.call('ZADD', DUE, text(now + ENDED_KEPT), 'r' .. id)
-  for i = 4, #KEYS do
+  redis.call('ZREM', SLOTS, id)
+  for i = COMMON_KEYS + 1, #KEYS do
     redis.call('ZREM', KEYS[i], id)
   end
 end
@@ -27,7 +30,14 @@ if parts[1] ~= 'open' and parts[1] ~= 'orphaned' then
   return reply('ended', parts[1])
 end
 local amount = tonumber(parts[2])
-local answer = reply('ok')
+local overrun = math.max(0, settled + kept - amount)
+local written = ''
+if note ~= '' then
+  local changed = {settled = settled, kept = kept, overrun = overrun}
+  changed.orphaned = parts[1] == 'orphaned' and -amount or 0
+  written = write_down(EVENTS[state], id, amount, changed, {unpack(parts, 3)}, note)
+end
+local answer = reply('ok', written)
 for i = 3, #parts do
   local packed = redis.call('HGET', LEDGER, parts[i])
   -- A past window that was purged has nothing left to correct.
@@ -35,7 +45,7 @@ for i = 3, #parts do
     local a = account(packed)
     a[parts[1]] = a[parts[1]] - amount
     a.settled, a.kept = a.settled + settled, a.kept + kept
-    a.overrun = a.overrun + math.max(0, settled + kept - amount)
+    a.overrun = a.overrun + overrun
     store(parts[i], a)
     add(answer, parts[i], pack(a))
   end

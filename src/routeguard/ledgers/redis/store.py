@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -20,10 +20,11 @@ from routeguard.ledgers.redis.keyspace import Keyspace
 from routeguard.ledgers.redis.knowledge import Knowledge
 from routeguard.ledgers.redis.line import Desk, Line, Request, Timing
 from routeguard.ledgers.redis.reply import Reply, read_reply
-from routeguard.ledgers.redis.restoring import RedisReservation, pieces
-from routeguard.ledgers.redis.scripts import LOOK, OPEN, RESTORE, Script
+from routeguard.ledgers.redis.restoring import RedisReservation, pieces, raised
+from routeguard.ledgers.redis.scripts import DROP, LATE, LOOK, OPEN, RESTORE, SETTLE, Script
 from routeguard.ledgers.redis.session import Session, error_code
 from routeguard.ledgers.redis.store_clock import Calendar, StoreClock
+from routeguard.ledgers.redis.written import HandOver, split_records
 from routeguard.policy import Budget, LedgerUnavailable
 from routeguard.telemetry import log_orphaned, logger
 
@@ -33,6 +34,8 @@ SCHEMA = "1"
 DUE_PER_LOOK = 100
 #: Times a question is asked again because a window turned, or the store's clock was set, while it was on its way.
 ASKED_AGAIN_MAX = 2
+#: Records of the dead that one look hands over.
+HANDED_OVER_MAX = 256
 #: Counters of everybody that each look reads again.
 LOOKED_AT_MAX = 16
 #: Of the same trouble, the first and then each hundredth is logged.
@@ -67,6 +70,9 @@ class Store:
         self.calendar = Calendar()
         self.knowledge = Knowledge(clients_max=clients_max)
         self.debts = Debts()
+        self.hand_over = HandOver(self._drop)
+        #: What the journal is called; asked for once, beside the event loop, because the disk is asked.
+        self._journal_name = ""
         #: Open reservations of this process, as long as somebody holds them.
         self.held: WeakValueDictionary[str, RedisReservation] = WeakValueDictionary()
         self.paused = False
@@ -149,7 +155,9 @@ class Store:
 
         def build() -> tuple[list[str], list[str]]:
             wall_seconds = self.clock.wall_seconds()
-            arguments = [str(DUE_PER_LOOK), str(len(chosen))]
+            journal = self.hand_over.journal
+            left = HANDED_OVER_MAX if journal is not None and journal.is_idle else 0
+            arguments = [str(DUE_PER_LOOK), str(left), str(len(chosen))]
             for budget in chosen:
                 arguments += self.calendar.windows(budget, wall_seconds).arguments()
             return list(self.keyspace.common), arguments
@@ -161,6 +169,7 @@ class Store:
         if reply.status != "ok":
             raise LedgerUnavailable(f"the store has no answer ({reply.status})")
         self._read_switches(reply.first)
+        self.hand_over.take(split_records(reply.second)[1:], salt=self.salt)
         self._looked_at = time.monotonic()
         self.debts.wake()
         return reply
@@ -223,7 +232,11 @@ class Store:
         """Find or found the ledger, before this process asks its first question."""
         if self.epoch:
             return
-        arguments = ["", self.clock.argument, SCHEMA, os.urandom(8).hex(), os.urandom(32).hex()]
+        journal = self.hand_over.journal
+        if journal is not None and not self._journal_name:
+            self._journal_name = await asyncio.to_thread(lambda: journal.name)
+        founding = [SCHEMA, os.urandom(8).hex(), os.urandom(32).hex()]
+        arguments = ["", self.clock.argument, *founding, self._journal_name]
         text = OPEN.source(allow_oom=False).text
         keys = self.keyspace.common
         (answer,) = await session.exchange([("EVAL", text, str(len(keys)), *keys, *arguments)])
@@ -263,10 +276,15 @@ class Store:
             return
         if reply.status == "recovering":
             self._recovering_until_us = int(reply.first)
+        if request.script in {SETTLE, LATE} and reply.status == "ok":
+            self.hand_over.take(split_records(reply.first), salt=self.salt)
         if not self.knowledge.learn(reply):
             self._begin_restoring("a counter fell")
         if request.debt is not None and request.debt.on_paid is not None:
             request.debt.on_paid()
+
+    def _drop(self, records: Sequence[str]) -> None:
+        self.owe(Debt(DROP, list(self.keyspace.common), list(records)))
 
     def _report(self, doing: str, problem: BaseException) -> None:
         # A server's own words may name a user or an address: only their first word is logged, and not each time.
@@ -301,7 +319,10 @@ class Store:
     async def _restore_once(self, lost_epoch: str) -> None:
         current = self.calendar.current()
         accounts = []
-        for name, known in self.knowledge.highest():
+        highest = dict(self.knowledge.highest())
+        for name, sums in (await self.hand_over.sums(self.salt)).items():
+            highest[name] = raised(highest.get(name), sums)
+        for name, known in highest.items():
             windows = current.get("|".join(name.split("|", 3)[:3]))
             if windows is not None and name.startswith(windows.prefix):
                 accounts.append((name, known, windows.span.end))
@@ -310,7 +331,8 @@ class Store:
         for keys, arguments in pieces(accounts, held, self.keyspace):
             is_first = self.epoch == lost_epoch
             first = ["1" if is_first else "0", epoch, self.salt.hex(), "1" if self.paused else "0", SCHEMA]
-            head = [*first, str(round(self.timing.grace * 1_000_000))]
+            grace_us = str(round(self.timing.grace * 1_000_000))
+            head = [*first, grace_us, str(self.knowledge.adjusts), self._journal_name]
             reply = await self.wait(self.request(RESTORE, _fixed(keys, [*head, *arguments])))
             if reply.status != "ok":
                 raise LedgerUnavailable(f"the store was lost again ({reply.status})")

@@ -3,9 +3,10 @@
 import json
 import sqlite3
 
+from routeguard.auditing import Adjustment, AdjustmentRefused, Statement
 from routeguard.ledgers.sqlite.counters import Counters, Debit
 from routeguard.ledgers.sqlite.unwritten import Unwritten
-from routeguard.records import Adjustment, AdjustmentRefused, Note, Record, Statement, Sums
+from routeguard.records import Note, Record, Sums
 
 
 class Audit:
@@ -100,12 +101,12 @@ class Audit:
 
     def _find(self, db: sqlite3.Connection, adjustment: Adjustment) -> tuple[Debit, Sums]:
         assert adjustment.budget is not None, "an orphan is settled instead"
-        (unit, zone, per_client), client = adjustment.budget
+        unit, zone, per_client = adjustment.budget.counter
         row = db.execute(
             "SELECT c.budget, c.starts, c.partition, c.settled, c.kept, c.orphaned, c.overrun, c.open "
             "FROM counters c JOIN budgets b ON b.id = c.budget AND b.starts = c.starts "
             "WHERE b.namespace = ? AND b.unit = ? AND b.zone = ? AND b.per_client = ? AND c.partition = ?",
-            (self._namespace, unit, zone, per_client, client),
+            (self._namespace, unit, zone, per_client, adjustment.client),
         ).fetchone()
         if row is None:
             raise AdjustmentRefused("nothing was ever charged to this counter, so there is nothing to adjust")

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from routeguard.auditing import Adjustment, AdjustmentRefused, Statement
 from routeguard.clock import Clock
 from routeguard.ledgers.sqlite.audit import Audit
 from routeguard.ledgers.sqlite.counters import Counters, Debit, Parts, Share, verdict
@@ -34,15 +35,7 @@ from routeguard.policy import (
     Refused,
     State,
 )
-from routeguard.records import (
-    NO_NOTE,
-    Adjustment,
-    AdjustmentRefused,
-    Note,
-    Record,
-    Statement,
-    ledger_name,
-)
+from routeguard.records import NO_NOTE, Note, Record, ledger_name
 from routeguard.sqlite_file.file import INTEGER_MAX
 
 #: How long an ended entry is kept, so that whoever asks again finds that it has ended.
@@ -126,7 +119,7 @@ class SqliteBook:
         if self.unwritten.begin_journal(name, known_as=journal_name):
             for counter, sums in self.audit.counted(db).items():
                 self.unwritten.opened(db, counter, sums, now_ns=self._now_ns())
-            db.execute("UPDATE namespaces SET journal = ? WHERE id = ?", (name, self._namespace))
+            db.execute("UPDATE namespaces SET journal = journal || ? || char(10) WHERE id = ?", (name, self._namespace))
         behind_ns = self._last_seen_ns(db) - self._now_ns()
         orphans: list[Entry] = []
         if behind_ns > RESTART_SLACK_NS:

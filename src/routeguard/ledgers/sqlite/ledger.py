@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 
 import anyio
 
+from routeguard.auditing import Adjustment, AdjustmentRefused, Statement
 from routeguard.clock import Clock
 from routeguard.errors import ConfigError
 from routeguard.ledgers.sqlite.book import Debited, SqliteBook
@@ -36,7 +37,7 @@ from routeguard.policy import (
     Reservation,
     State,
 )
-from routeguard.records import NO_NOTE, Adjustment, AdjustmentRefused, Journal, Note, Record, Statement
+from routeguard.records import NO_NOTE, Journal, Note, Record
 from routeguard.sqlite_file.file import NotOurFile, Synchronous
 from routeguard.sqlite_file.operation import Operation, wake_here
 from routeguard.sqlite_file.writer import Writer, writer_of

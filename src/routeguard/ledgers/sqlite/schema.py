@@ -9,7 +9,7 @@ SCHEMA_VERSION: Final = 2
 
 _PART: Final = f"INTEGER NOT NULL DEFAULT 0 CHECK ({{0}} BETWEEN 0 AND {INTEGER_MAX})"
 _SCHEMA: Final = (
-    # One row a namespace: its kill switch, and what its times are counted from.
+    # One row a namespace: its kill switch, what its times are counted from, and its journals, one a line.
     """CREATE TABLE namespaces (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, client_salt BLOB NOT NULL,
         paused INTEGER NOT NULL DEFAULT 0, turned_ns INTEGER NOT NULL DEFAULT 0, offset_ns INTEGER NOT NULL DEFAULT 0,

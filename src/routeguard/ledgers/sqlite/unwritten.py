@@ -49,7 +49,7 @@ class Unwritten:
         Then it begins with what every counter holds, or the two would never add up.
         """
         self.is_kept, self._is_known = bool(name), bool(name or known_as)
-        return self.is_kept and name != known_as
+        return self.is_kept and name not in known_as.splitlines()
 
     def opened(self, db: sqlite3.Connection, counter: str, sums: Sums, *, now_ns: int) -> None:
         """What a counter holds at the beginning of a journal."""

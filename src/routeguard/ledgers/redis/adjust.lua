@@ -1,0 +1,67 @@
+-- Change by hand what is charged, once, and remember why.
+--
+-- ARGV  id, signed amount, what the journal is told, then for one account: counter start end next_end and its share
+--       (`a` or `c|<client>`); for the ending of an orphan an empty counter, and no more
+-- Reply ok with the record; refused with why.
+local ADJUSTED_KEPT = 400 * DAY
+local id, amount, note, known = take(), tonumber(take()), take(), read_windows()
+local share = take()
+if redis.call('HGET', LEDGER, 'epoch') ~= ARGV[1] then
+  return reply('lost')
+end
+local done = redis.call('HGET', CALLS, 'adjust:' .. id)
+if done then
+  return reply('ok', done)
+end
+write_even_when_full()
+
+local fields, ceiling, changed = {}, 0, {settled = amount, kept = 0}
+if known.counter == '' then
+  local parts = words(redis.call('HGET', CALLS, id) or 'forgotten 0')
+  if parts[1] ~= 'orphaned' then
+    return reply('refused', parts[1])
+  end
+  ceiling, fields = tonumber(parts[2]), {unpack(parts, 3)}
+  changed.orphaned, changed.overrun = -ceiling, math.max(0, amount - ceiling)
+  redis.call('HSET', CALLS, id, 'settled ' .. parts[2])
+  redis.call('ZADD', DUE, text(now + ENDED_KEPT), 'r' .. id)
+else
+  wall = math.max(wall, tonumber(redis.call('HGET', LEDGER, 'wall') or '0'))
+  local found = window(known)
+  if not found then
+    return reply('stale')
+  end
+  fields[1] = found .. share
+  local packed = redis.call('HGET', LEDGER, fields[1])
+  if not packed then
+    return reply('refused', 'nothing')
+  end
+  if amount < 0 then
+    -- Kept money first, of which nobody knows that it was billed.
+    local a = account(packed)
+    changed.kept = -math.min(-amount, a.kept)
+    changed.settled = amount - changed.kept
+    if a.settled + changed.settled < 0 then
+      return reply('refused', 'too_much')
+    end
+  end
+end
+for _, field in ipairs(fields) do
+  local packed = redis.call('HGET', LEDGER, field)
+  if packed then
+    local a = account(packed)
+    for part, by in pairs(changed) do
+      a[part] = a[part] + by
+    end
+    store(field, a)
+  end
+end
+-- Whoever remembers more than there is now must not take it for a loss.
+redis.call('HINCRBY', LEDGER, 'adjusts', '1')
+local record = write_down('adjust', id, ceiling, changed, fields, note)
+if not redis.call('HGET', LEDGER, 'journal') then
+  redis.call('ZREM', UNWRITTEN, record)
+end
+redis.call('HSET', CALLS, 'adjust:' .. id, record)
+redis.call('ZADD', DUE, text(now + ADJUSTED_KEPT), 'radjust:' .. id)
+return reply('ok', record)
