@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import json
 import logging
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
@@ -287,6 +288,32 @@ def bench_request(runner: asyncio.Runner) -> list[Row]:
     ]
 
 
+def bench_journal(runner: asyncio.Runner) -> list[Row]:
+    """What a row for every ending adds, with everything its thread does for it."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def guarded(name: str, **settings: str) -> App:
+            return application(Middleware(RouteGuard, namespace=name, **{**GUARD, **settings}))
+
+        ledger = {"ledger": f"sqlite:///{folder}/ledger.db"}
+        journal = {"journal": f"sqlite:///{folder}/journal.db"}
+        in_one = {"journal": f"sqlite:///{folder}/ledger.db"}
+        apps: dict[str, App] = {
+            "memory ledger": guarded("plain"),
+            "memory ledger, journal": guarded("rows", **journal),
+            "sqlite ledger": guarded("file", **ledger),
+            "sqlite ledger, journal": guarded("file-rows", **ledger, **journal),
+            "sqlite ledger, journal in the same file": guarded("one-file", **ledger, **in_one),
+        }
+        contest = Contest(
+            {name: timed(runner, app, requests=REQUESTS_PER_RUN) for name, app in apps.items()}, rounds=ROUNDS
+        )
+        return [
+            contest.row(name, baseline=name.partition(",")[0], target=1.15 if "journal" in name else None)
+            for name in apps
+        ]
+
+
 def bench_chunk(runner: asyncio.Runner) -> list[Row]:
     runs: dict[str, Run] = {}
     for chunks in (CHUNKS_FEW, CHUNKS_MANY):
@@ -317,6 +344,7 @@ def main() -> None:
         print_table("One request, 1 kB in, 20 chunks out", bench_request(runner))
         print("  (*) sends the response start again with every chunk, which a server refuses")
         print_table("One more chunk of a stream", bench_chunk(runner))
+        print_table("The same request with a journal", bench_journal(runner))
 
 
 if __name__ == "__main__":
