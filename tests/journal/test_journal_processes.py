@@ -24,10 +24,10 @@ ROOT = Path(__file__).resolve().parents[2]
 KILLS = 6
 
 
-def start(ledger: Path, journal: Path) -> subprocess.Popen[str]:
+def start(ledger: str, journal: Path, *arguments: str) -> subprocess.Popen[str]:
     """A process that has answered its first request."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.journal.worker", f"sqlite:///{ledger}", f"sqlite:///{journal}"],
+        [sys.executable, "-m", "tests.journal.worker", ledger, f"sqlite:///{journal}", *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         stdout=subprocess.PIPE,
@@ -43,14 +43,14 @@ def start(ledger: Path, journal: Path) -> subprocess.Popen[str]:
 def test_killing_the_writing_process_loses_no_row_and_doubles_none(path: Path, *, in_one_file: bool) -> None:
     """Two at a time; every other kill finds the journal locked, so that whole groups are unwritten."""
     rng, ledger = random.Random(5), path if in_one_file else path.with_name("ledger.db")
-    running = [start(ledger, path) for _ in range(2)]
+    running = [start(f"sqlite:///{ledger}", path) for _ in range(2)]
     try:
         for kill in range(KILLS):
             with locked(path) if kill % 2 and not in_one_file else nullcontext():
                 time.sleep(0.05 + 0.2 * rng.random())  # how far they get is what must not matter
                 running[0].kill()
                 running[0].communicate()
-            running = [running[1], start(ledger, path)]
+            running = [running[1], start(f"sqlite:///{ledger}", path)]
     finally:
         for process in running:
             process.kill()
@@ -66,6 +66,17 @@ def test_killing_the_writing_process_loses_no_row_and_doubles_none(path: Path, *
     assert doubles(written) == []
     assert ended <= set(written)
     assert [line.problems for line in lines if line.problems] == []
+
+
+@pytest.mark.parametrize("ledger", ["memory", "sqlite"])
+def test_a_process_that_ends_without_a_shutdown_writes_what_waits(path: Path, ledger: str) -> None:
+    url = "memory://" if ledger == "memory" else f"sqlite:///{path.with_name('ledger.db')}"
+
+    process = start(url, path, "7")
+    process.communicate()
+
+    assert process.returncode == 0
+    assert len(select(path, "SELECT id FROM journal")) == 7
 
 
 async def _recovered(file: Path, path: Path) -> list[Line]:

@@ -1,4 +1,7 @@
-"""A guarded application that serves until it is killed: `python -m tests.journal.worker LEDGER JOURNAL`."""
+"""A guarded application in a process of its own: `python -m tests.journal.worker LEDGER JOURNAL [REQUESTS]`.
+
+Serves until it is killed; with a number of requests it ends after them as a script does, and closes nothing.
+"""
 
 import asyncio
 import sys
@@ -8,7 +11,7 @@ from tests.driver import Client
 from tests.guarding import TEN_CENTS, reporting
 
 
-async def main(ledger: str, journal: str) -> None:
+async def main(ledger: str, journal: str, requests: str = "") -> None:
     guard = RouteGuard(
         reporting(cost_usd="0.001"),
         paths=["/chat"],
@@ -27,7 +30,9 @@ async def main(ledger: str, journal: str) -> None:
         pass  # a busy machine: the ledger did not answer within its second
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    while True:
+    for _ in range(int(requests or 1) - 1):
+        await Client().call(guard)
+    while not requests:
         await asyncio.gather(*[Client().call(guard) for _ in range(3)])
 
 
