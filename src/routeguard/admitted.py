@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, copy_context
 from decimal import Decimal
-from typing import ParamSpec, Protocol, TypeVar
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from routeguard.ending import Bill, Charge
 from routeguard.money import ceil_div, format_usd, parse_cost_usd
@@ -74,18 +74,35 @@ class Watcher(Protocol):
 class Call:
     """One provider call that was begun. Until it is reported it counts at its worst case."""
 
-    __slots__ = ("_admission", "cost_nanousd", "max_nanousd")
+    __slots__ = ("_admission", "cost_nanousd", "max_nanousd", "metered", "released")
 
-    def __init__(self, admission: "Admission", max_nanousd: int) -> None:
+    def __init__(self, admission: "Admission", max_nanousd: int, *, metered: bool = False) -> None:
         self._admission = admission
         #: Worst case of the call in nano-USD.
         self.max_nanousd = max_nanousd
         #: What it cost in nano-USD; None until reported.
         self.cost_nanousd: int | None = None
+        #: The meter reports it, hence nobody else does.
+        self.metered = metered
+        #: Provably nothing was billed for it; it does not count towards the calls of the request.
+        self.released = False
 
     def report(self, usage: object = None, *, model: str | None = None, cost_usd: Money | None = None) -> None:
         """Say what the call cost; see `Admission.report`. Of several reports of one call the largest counts."""
         self._admission._report(self, usage, model, cost_usd)  # noqa: SLF001 - a call is a part of its admission
+
+    def release(self) -> None:
+        """Say that provably nothing was billed. Void once it was reported."""
+        self._admission._release(self)  # noqa: SLF001 - a call is a part of its admission
+
+
+class NoRoom(NamedTuple):
+    """What a metered call found in its way."""
+
+    #: What is left of the reservation, in nano-USD.
+    left_nanousd: int
+    #: Calls the request may still make.
+    calls_left: int
 
 
 class Admission:
@@ -104,6 +121,7 @@ class Admission:
         "charge",
         "client",
         "ended",
+        "exempt",
         "input_bytes",
         "late_charges",
         "model",
@@ -131,6 +149,7 @@ class Admission:
         input_bytes: int,
         wall_ns: int,
         outer: "Admission | None" = None,
+        exempt: bool = False,
     ) -> None:
         self.reservation = reservation
         #: Keyed hash of the client, never its address.
@@ -145,6 +164,8 @@ class Admission:
         self.wall_ns = wall_ns
         #: Admission of a guard further out, of another namespace.
         self.outer = outer
+        #: The client has no budget of its own.
+        self.exempt = exempt
         #: The ending has been decided.
         self.ended = False
         #: The ending, once decided.
@@ -163,6 +184,11 @@ class Admission:
         self._reported_any = False
         self._nothing_sent = False
         self._charged_nanousd = 0
+
+    @property
+    def watcher(self) -> Watcher:
+        """The guard that admitted it."""
+        return self._watcher
 
     @property
     def id(self) -> str:
@@ -189,6 +215,23 @@ class Admission:
         """
         call = Call(self, self._call_ceiling(max_usd))
         with self._lock:
+            self._calls.append(call)
+        return call
+
+    def begin_metered(self, max_nanousd: int, *, force: bool) -> "Call | NoRoom | None":
+        """Begin a call of the meter's that can cost at most `max_nanousd`, if the reservation can pay for it.
+
+        One step: of calls that begin at once, only those that fit together are begun. With `force` (the observe
+        mode) it is begun in any case. None after the ending: the reservation is spent then.
+        """
+        call = Call(self, max_nanousd, metered=True)
+        with self._lock:
+            if self.ended:
+                return None
+            left_nanousd = self.reservation.amount_nanousd - self._bill().total_nanousd
+            calls_left = self.calls_per_request - sum(not begun.released for begun in self._calls)
+            if not force and (max_nanousd > left_nanousd or calls_left < 1):
+                return NoRoom(left_nanousd, calls_left)
             self._calls.append(call)
         return call
 
@@ -260,7 +303,8 @@ class Admission:
         cost_nanousd = self._cost(usage, model, cost_usd)
         with self._lock:
             if call is None:
-                call = next((begun for begun in self._calls if begun.cost_nanousd is None), None)
+                own = (begun for begun in self._calls if begun.cost_nanousd is None and not begun.metered)
+                call = next(own, None)
             if cost_nanousd is None:
                 if call is None:
                     self._calls.append(Call(self, self._call_ceiling(None)))
@@ -273,6 +317,12 @@ class Admission:
             extra_nanousd = self._charge_excess() if self.ended and cost_nanousd is not None else 0
         if extra_nanousd > 0:
             self._watcher.charge_late(self, extra_nanousd=extra_nanousd)
+
+    def _release(self, call: Call) -> None:
+        with self._lock:
+            if call.cost_nanousd is None:
+                call.cost_nanousd = 0
+                call.released = True
 
     def _charge_excess(self) -> int:
         """What the bill exceeds the charge by, now charged; 0 or less when it does not."""

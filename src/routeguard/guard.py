@@ -339,6 +339,7 @@ class Guard:
             input_bytes=input_bytes,
             wall_ns=self.clock.wall_ns(),
             outer=outer,
+            exempt=attempt.exempt,
         )
         self.telemetry.admitted(admission)
         return admission
