@@ -16,6 +16,7 @@ PUBLIC = {
     "Usage",
     "__version__",
     "admission",
+    "metered",
 }
 
 
@@ -28,18 +29,22 @@ def test_the_public_names_are_these_and_all_of_them_are_there() -> None:
 
 def test_a_name_stays_itself_after_the_modules_below_are_imported() -> None:
     """A module called like a public function would replace it."""
-    result = run("import routeguard.asgi, routeguard.admitted, routeguard; print(callable(routeguard.admission))")
+    result = run(
+        "import routeguard.asgi, routeguard.admitted, routeguard.meter.client, routeguard;"
+        "print(callable(routeguard.admission), callable(routeguard.metered))"
+    )
 
-    assert result == "True"
+    assert result == "True True"
 
 
 def test_importing_starts_nothing_and_loads_neither_prices_nor_settings() -> None:
     result = run(
-        "import sys, threading, routeguard; from routeguard import RouteGuard, admission;"
-        "print(threading.active_count(), 'genai_prices' in sys.modules, 'pydantic' in sys.modules)"
+        "import sys, threading, routeguard; from routeguard import RouteGuard, admission, metered;"
+        "loaded = {'genai_prices', 'httpx', 'httpx2', 'pydantic'} & set(sys.modules);"
+        "print(threading.active_count(), loaded)"
     )
 
-    assert result == "1 False False"
+    assert result == "1 set()"
 
 
 def run(code: str) -> str:

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from routeguard.asgi import RouteGuard
     from routeguard.config import Settings
     from routeguard.errors import BudgetExceeded, ConfigError, Rejected, RouteguardError
+    from routeguard.meter import metered
     from routeguard.usage import Usage
 
 __version__ = "0.1.0"
@@ -22,6 +23,7 @@ __all__ = [
     "Usage",
     "__version__",
     "admission",
+    "metered",
 ]
 
 #: Where each name lives. A process that only reports, or only reads the version, does not load the guard.
@@ -35,6 +37,7 @@ _HOMES = {
     "Settings": "config",
     "Usage": "usage",
     "admission": "admitted",
+    "metered": "meter",
 }
 
 

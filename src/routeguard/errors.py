@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from decimal import Decimal
 
 
 class RouteguardError(Exception):
@@ -58,4 +59,29 @@ class Rejected(RouteguardError):
 
 
 class BudgetExceeded(RouteguardError):
-    """A metered provider call that the reservation cannot pay for. It was never sent."""
+    """A metered provider call that was never sent: nobody can pay for its worst case, or nobody can tell it.
+
+    `reason` is stable and machine-readable; the message is for people and may change.
+    """
+
+    #: What stood in the way: `reservation`, `calls_per_request`, `budget_exhausted`, `client_budget_exhausted`,
+    #: `too_expensive`, `busy`, `service_paused`, `guard_unavailable`, `unknown_price`, `output_cap`, `media` or
+    #: `unreadable`.
+    reason: str
+    #: Worst case of the call in USD, or None when it is not known.
+    ceiling_usd: Decimal | None
+    #: When the latest budget in the way resets, or None.
+    resets_at: datetime | None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str,
+        ceiling_usd: Decimal | None = None,
+        resets_at: datetime | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.ceiling_usd = ceiling_usd
+        self.resets_at = resets_at

@@ -85,6 +85,8 @@ class Tariff:
         self.max_output_tokens = max(min(max_output_tokens, m.max_output_tokens or max_output_tokens) for m in models)
         self._growth_tokens = (calls_per_request - 1) * self.max_output_tokens
         self._added_tokens = system_prompt_bytes + extra_input_bytes + max(m.overhead_tokens for m in models)
+        #: Input tokens a provider may add to a call unseen.
+        self.overhead_tokens = max(m.overhead_tokens for m in models)
         self._window_tokens = max(m.context_window or FOREVER_NS for m in models)
         self._extra_nanousd = extra_nanousd
         self._media_nanousd = media_nanousd
@@ -119,6 +121,15 @@ class Tariff:
         numerator = input_tokens * input_rate + output_tokens * output_rate + calls * call_rate
         return ceil_div(numerator, self._per) + media_parts * self._media_nanousd + self._extra_nanousd
 
+    def call_ceiling(self, *, input_tokens: int, output_tokens: int, wall_ns: int) -> int:
+        """The most a call can cost that is bounded by what is sent to the provider, in nano-USD; media apart."""
+        envelope = self._envelope
+        if not envelope.start_ns <= wall_ns < envelope.end_ns:
+            self._envelope = envelope = self._envelope_from(wall_ns)
+        input_tokens = min(input_tokens, self._window_tokens)
+        input_rate, output_rate, call_rate = envelope.rates_at(input_tokens)
+        return ceil_div(input_tokens * input_rate + output_tokens * output_rate + call_rate, self._per)
+
     def smallest(self, wall_ns: int) -> int:
         """The ceiling of an empty request, in nano-USD."""
         return self.ceiling(input_bytes=0, wall_ns=wall_ns)
@@ -147,6 +158,11 @@ class Tariff:
             self._quotes = quotes = self._quotes_at(wall_ns)
         input_tokens_max = min(input_bytes + self._added_tokens + self._growth_tokens, self._window_tokens)
         return ceil_div(self._numerator_of(usage, positions, quotes, input_tokens_max), self._per)
+
+    @property
+    def media_nanousd(self) -> int:
+        """Flat price of one media part."""
+        return self._media_nanousd
 
     def configured_name(self, model: str) -> str | None:
         """The configured name of the model that `model` names, or None.

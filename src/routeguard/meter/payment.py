@@ -1,0 +1,255 @@
+"""Who pays for one metered call: a share of the request's reservation, or a reservation of its own."""
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Protocol
+
+from routeguard.admitted import Call
+from routeguard.clock import Clock
+from routeguard.errors import BudgetExceeded
+from routeguard.money import format_usd
+from routeguard.policy import NANOSECONDS, Budget, Claim, Ledger, Parallel, Refused, Reservation, State
+from routeguard.pricing import Tariff
+from routeguard.telemetry import FIELDS, logger
+from routeguard.usage import Usage
+
+#: A call whose process died is orphaned after this long: its money stays, and the ledger says whose it was.
+LEASE_SECONDS = 3_600
+#: Leases of metered calls are no streams of a guard: they count under a name of their own and limit nothing.
+_LEASE = Claim(Parallel(None, LEASE_SECONDS * NANOSECONDS, per_client=True), "metered-calls", 1)
+
+
+class Payment(Protocol):
+    """What one call costs. `report` and `release` never raise and never wait."""
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """Where `reserve` and `close` have something to write; None: nowhere."""
+        ...
+
+    async def reserve(self) -> None:
+        """Debit the worst case before the call is sent.
+
+        Raises:
+            BudgetExceeded: It was not debited; the call must not be sent.
+        """
+        ...
+
+    def report(self, usage: Usage) -> None:
+        """The provider said what the call used. Of several reports the largest counts."""
+        ...
+
+    def release(self) -> None:
+        """Provably nothing was billed. Void after a report."""
+        ...
+
+    async def close(self) -> None:
+        """The call is over: write its ending, once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """The worst case of one call, and how its usage is priced."""
+
+    tariff: Tariff
+    model: str
+    #: What stands in for counts that the provider does not report.
+    input_tokens: int
+    output_tokens: int
+    ceiling_nanousd: int
+    #: When the call was made, in nanoseconds since the Unix epoch.
+    wall_ns: int
+
+    def complete(self, usage: Usage) -> Usage:
+        """The usage with nothing left unknown."""
+        if usage.input_tokens is not None and usage.output_tokens is not None:
+            return usage
+        return replace(
+            usage,
+            input_tokens=self.input_tokens if usage.input_tokens is None else usage.input_tokens,
+            output_tokens=self.output_tokens if usage.output_tokens is None else usage.output_tokens,
+        )
+
+    def cost(self, usage: Usage, *, wall_ns: int) -> int:
+        """Nano-USD of a complete usage: the dearer of the prices at the call and now."""
+        costs = [
+            self.tariff.cost(usage, wall_ns=moment_ns, input_bytes=self.input_tokens)
+            for moment_ns in {self.wall_ns, wall_ns}
+        ]
+        return max(cost or 0 for cost in costs)
+
+
+class Share:
+    """A call that the request's reservation pays for."""
+
+    ledger = None
+
+    def __init__(self, call: Call, quote: Quote, clock: Clock, *, is_own_model: bool) -> None:
+        self._call = call
+        self._quote = quote
+        self._clock = clock
+        #: The guard was configured with the model and prices it as it prices every report.
+        self._is_own_model = is_own_model
+
+    async def reserve(self) -> None:
+        """The request has reserved already."""
+
+    def report(self, usage: Usage) -> None:
+        usage = self._quote.complete(usage)
+        if self._is_own_model:
+            self._call.report(usage)
+        else:
+            self._call.report(usage, cost_usd=format_usd(self._quote.cost(usage, wall_ns=self._clock.wall_ns())))
+
+    def release(self) -> None:
+        self._call.release()
+
+    async def close(self) -> None:
+        """The request's ending is the guard's."""
+
+
+class OwnReservation:
+    """A call that reserves from budgets by itself: outside of a request, or after its ending."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        quote: Quote,
+        clock: Clock,
+        *,
+        budgets: Sequence[Budget],
+        client: str | None = None,
+        client_budgets: Sequence[Budget] = (),
+        force: bool = False,
+        heeds_pause: bool = False,
+    ) -> None:
+        """
+        Args:
+            ledger: Where the budgets are counted.
+            quote: What the call can cost.
+            clock: Time.
+            budgets: Debited for everybody.
+            client: Whose `client_budgets` are debited too.
+            client_budgets: The budgets of each client.
+            force: Debit also what does not fit, and send the call even if the ledger does not answer.
+            heeds_pause: The ledger's kill switch stops the call. A request that runs may finish what it began.
+        """
+        self.ledger: Ledger | None = ledger
+        self._ledger = ledger
+        self._quote = quote
+        self._clock = clock
+        self._force = force
+        self._heeds_pause = heeds_pause
+        amount = quote.ceiling_nanousd
+        self._money = [Claim(budget, "", amount) for budget in budgets]
+        if client is not None:
+            self._money += [Claim(budget, client, amount) for budget in client_budgets]
+        self._reservation: Reservation | None = None
+        self._usage: Usage | None = None
+        self._cost_nanousd: int | None = None
+        self._released = False
+
+    async def reserve(self) -> None:
+        call_id = f"{self._clock.wall_ns():016x}{os.urandom(8).hex()}"
+        try:
+            if self._heeds_pause:
+                await self._ledger.refresh()
+                if self._ledger.paused:
+                    raise BudgetExceeded(
+                        "a provider call was not sent: the kill switch of its ledger is on", reason="service_paused"
+                    )
+            if not self._quote.ceiling_nanousd or not self._money:
+                return  # a price of 0 claims no money, and so passes a spent budget
+            self._reservation = await self._ledger.reserve(
+                call_id, money=self._money, slots=[_LEASE], force=self._force
+            )
+        except Refused as refused:
+            raise self._refusal(refused) from None
+        except BudgetExceeded:
+            raise
+        except Exception as problem:
+            logger.error("ledger_error: reserve a call: %s", type(problem).__name__, extra=_fields("ledger_error"))
+            if not self._force:
+                raise BudgetExceeded(
+                    "a provider call was not sent: the ledger does not answer", reason="guard_unavailable"
+                ) from problem
+
+    def report(self, usage: Usage) -> None:
+        self._usage = usage = self._quote.complete(usage)
+        cost_nanousd = self._quote.cost(usage, wall_ns=self._clock.wall_ns())
+        self._cost_nanousd = max(self._cost_nanousd or 0, cost_nanousd)
+
+    def release(self) -> None:
+        self._released = True
+
+    async def close(self) -> None:
+        reservation, self._reservation = self._reservation, None
+        if reservation is None:
+            return
+        state: State = "kept"
+        settled, kept = 0, reservation.amount_nanousd
+        if self._cost_nanousd is not None:
+            state, settled, kept = "settled", self._cost_nanousd, 0
+        elif self._released:
+            state, kept = "released", 0
+        try:
+            await self._ledger.settle(reservation, state=state, settled_nanousd=settled, kept_nanousd=kept)
+        except Exception as problem:  # noqa: BLE001 - settling never spoils a good answer; the charge stands or is queued
+            logger.error("ledger_error: settle a call: %s", type(problem).__name__, extra=_fields("ledger_error"))
+        self._log(reservation, state, settled + kept)
+
+    def _refusal(self, refused: Refused) -> BudgetExceeded:
+        needed = format_usd(self._quote.ceiling_nanousd)
+        why = {
+            "too_expensive": "that is more than the whole budget",
+            "budget_exhausted": "the budget is spent",
+            "busy": "open calls hold what is left of the budget",
+            "rate_limited": "a rate is in the way",
+        }[refused.cause]
+        is_clients = refused.cause == "budget_exhausted" and refused.per_client
+        return BudgetExceeded(
+            f"a provider call was not sent: it can cost up to ${needed}, and {why}",
+            reason="client_budget_exhausted" if is_clients else refused.cause,
+            ceiling_usd=Decimal(needed),
+            resets_at=when(refused.resets_at),
+        )
+
+    def _log(self, reservation: Reservation, state: State, charged_nanousd: int) -> None:
+        over_nanousd = charged_nanousd - reservation.amount_nanousd
+        known = {
+            "admission_id": reservation.id,
+            "ending": state,
+            "ceiling_usd": format_usd(reservation.amount_nanousd),
+            "charged_usd": format_usd(charged_nanousd),
+            "model": self._quote.model or None,
+            "input_tokens": self._usage.input_tokens if self._usage else None,
+            "output_tokens": self._usage.output_tokens if self._usage else None,
+        }
+        if over_nanousd > 0:
+            logger.warning(
+                "overrun: a call cost %s USD more than was reserved for it",
+                format_usd(over_nanousd),
+                extra=_fields("overrun", **known),
+            )
+        elif logger.isEnabledFor(logging.INFO):
+            logger.info(
+                "%s: a metered call, ceiling %s USD charged %s",
+                state,
+                known["ceiling_usd"],
+                known["charged_usd"],
+                extra=_fields(state, **known),
+            )
+
+
+def _fields(event: str, **known: str | int | None) -> dict[str, str | int | None]:
+    return {**dict.fromkeys(FIELDS), "event": event, **known}
+
+
+def when(resets_at: int | None) -> datetime | None:
+    """A moment in Unix seconds, for people's code."""
+    return None if resets_at is None else datetime.fromtimestamp(resets_at, UTC)

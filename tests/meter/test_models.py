@@ -1,0 +1,149 @@
+"""Which price a metered call is reserved and charged at."""
+
+from typing import Any
+
+import pytest
+
+from routeguard import BudgetExceeded, RouteGuard
+from routeguard.meter import payer
+from routeguard.meter.tariffs import NAMES_MAX, Tariffs, load_prices
+from tests.driver import Client
+from tests.guarding import guarded, parts
+from tests.meter.played import ASYNC, COMPLETION, HI, Caller, calling, whole
+
+# A server builds its guard before it serves; here guards are built on the loop, where reading a file is an error.
+load_prices()
+
+#: gpt-5-mini costs $0.25 and $2 per million tokens, gpt-5 five times that.
+GUARD: dict[str, Any] = {
+    "price_in": None,
+    "price_out": None,
+    "model": "gpt-5-mini",
+    "max_output_tokens": 1000,
+    "calls_per_request": 5,
+}
+
+
+def used(model: str | None = None, *, out: int = 100, **usage: Any) -> Any:
+    return whole({**COMPLETION, "model": model, "usage": {"prompt_tokens": 0, "completion_tokens": out, **usage}})
+
+
+async def charged(caller: Caller, body: dict[str, Any], **settings: Any) -> dict[str, str]:
+    guard = guarded(calling(lambda: caller.post({"messages": HI, **body})), **{**GUARD, **settings})
+    client = await Client().call(guard)
+    if client.error is not None:
+        raise client.error
+    return await parts(guard)
+
+
+async def test_a_configured_model_is_charged_at_its_price() -> None:
+    caller = Caller(ASYNC, used("gpt-5-mini-2025-08-07"))
+
+    assert (await charged(caller, {"model": "gpt-5-mini"}))["settled"] == "0.0002"
+
+
+async def test_a_model_that_is_not_configured_is_charged_at_its_own_price() -> None:
+    caller = Caller(ASYNC, used("gpt-5-2025-08-07"))
+
+    assert (await charged(caller, {"model": "gpt-5", "max_tokens": 200}))["settled"] == "0.001"
+
+
+async def test_a_model_that_is_not_configured_is_kept_at_its_own_price() -> None:
+    caller = Caller(ASYNC, whole({**COMPLETION, "usage": None}))
+
+    kept = (await charged(caller, {"model": "gpt-5", "max_tokens": 200}))["kept"]
+
+    assert kept == "0.0020125"  # 200 x $10 and 10 tokens of text at $1.25, per million
+
+
+async def test_a_dearer_model_that_the_reservation_cannot_pay_is_never_sent() -> None:
+    caller = Caller(ASYNC)
+
+    with pytest.raises(BudgetExceeded) as refused:
+        await charged(caller, {"model": "gpt-5"}, calls_per_request=1)
+
+    assert (refused.value.reason, caller.sent) == ("reservation", [])
+
+
+@pytest.mark.parametrize("model", ["nobody-knows-this", "", "x" * 1000, None])
+async def test_a_model_without_a_known_price_is_never_sent(model: str | None) -> None:
+    caller = Caller(ASYNC)
+
+    with pytest.raises(BudgetExceeded, match="ROUTEGUARD_MODEL") as refused:
+        await charged(caller, {"model": model})
+
+    assert (refused.value.reason, caller.sent) == ("unknown_price", [])
+    assert model is None or len(model) < 3 or model not in str(refused.value)
+
+
+async def test_prices_without_a_model_hold_for_every_model() -> None:
+    caller = Caller(ASYNC, used("whatever"))
+
+    settled = await charged(caller, {"model": "nobody-knows-this"}, model=None, price_in=0, price_out=100)
+
+    assert settled["settled"] == "0.01"
+
+
+async def test_a_dearer_service_tier_is_reserved_for_where_the_model_is_not_configured() -> None:
+    standard = Caller(ASYNC, whole({**COMPLETION, "usage": None}))
+    priority = Caller(ASYNC, whole({**COMPLETION, "usage": None}))
+    body = {"model": "gpt-5", "max_tokens": 100}
+
+    usual = await charged(standard, body)
+    dearer = await charged(priority, {**body, "service_tier": "priority"})
+
+    assert (usual["kept"], dearer["kept"]) == ("0.0010125", "0.002025")
+
+
+async def test_a_missing_count_is_charged_at_the_most_it_can_be() -> None:
+    caller = Caller(ASYNC, whole({**COMPLETION, "model": "gpt-5-mini", "usage": {"prompt_tokens": 8}}))
+
+    settled = (await charged(caller, {"model": "gpt-5-mini", "max_tokens": 300}))["settled"]
+
+    assert settled == "0.000602"
+
+
+def test_names_that_a_client_chooses_do_not_fill_the_memory() -> None:
+    tariffs = Tariffs()
+
+    for number in range(3 * NAMES_MAX):
+        assert tariffs.of(f"no-such-model-{number}", dearer_tiers=False) is None
+
+    assert len(tariffs) == NAMES_MAX
+
+
+def test_a_name_is_looked_up_once() -> None:
+    tariffs = Tariffs()
+
+    first = tariffs.of("gpt-5-mini", dearer_tiers=False)
+
+    assert first is not None
+    assert tariffs.of("gpt-5-mini", dearer_tiers=False) is first
+
+
+async def test_outside_of_a_request_a_call_without_a_budget_passes_and_is_counted_and_warned_about_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(payer, "unmetered", payer.Unmetered())
+    caller = Caller(ASYNC)
+    body = {"model": "m", "messages": HI, "max_tokens": 1_000_000}
+
+    for _ in range(3):
+        assert (await caller.post(body)).status_code == 200
+    await caller.client.get("http://model.test/v1/models")
+
+    assert payer.unmetered.count == 3
+    assert [sent.json for sent in caller.sent[:3]] == [body] * 3
+    assert [record.message.partition(":")[0] for record in caplog.records if record.name == "routeguard"] == [
+        "a metered client was used outside of a guarded request and without a budget of its own"
+    ]
+
+
+async def test_a_guard_that_is_switched_off_meters_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payer, "unmetered", payer.Unmetered())
+    caller = Caller(ASYNC)
+    app = RouteGuard(calling(caller.post), paths=["/chat"], mode="off", environ={})
+
+    await Client().call(app)
+
+    assert (payer.unmetered.count, "max_tokens" in caller.sent[0].json) == (1, False)
