@@ -18,7 +18,12 @@ def run_blocking(ledger: Ledger | None, function: Callable[[], Coroutine[Any, An
     if ledger is None or ledger.kind == "memory":
         _run_here(function())
     else:
-        asyncio.run_coroutine_threadsafe(function(), _thread.loop()).result()
+        asked = asyncio.run_coroutine_threadsafe(function(), _thread.loop())
+        try:
+            asked.result()
+        except BaseException:
+            asked.cancel()  # after a Ctrl-C nobody is there for the answer, and the ledger takes it back
+            raise
 
 
 def _run_here(coroutine: Coroutine[Any, Any, None]) -> None:
