@@ -84,6 +84,14 @@ async def test_prices_without_a_model_hold_for_every_model() -> None:
     assert settled["settled"] == "0.01"
 
 
+async def test_what_a_provider_adds_unseen_is_reserved_but_for_what_is_left_to_the_application() -> None:
+    caller = Caller(ASYNC, whole({**COMPLETION, "usage": None}))
+
+    kept = await charged(caller, {"model": "m"}, model=None, price_in=1, price_out=0)
+
+    assert kept["kept"] == "0.00129"  # 2 bytes of text, 8 tokens of framing, 1,536 - 256 unseen
+
+
 async def test_a_dearer_service_tier_is_reserved_for_where_the_model_is_not_configured() -> None:
     standard = Caller(ASYNC, whole({**COMPLETION, "usage": None}))
     priority = Caller(ASYNC, whole({**COMPLETION, "usage": None}))
