@@ -6,7 +6,7 @@ import pytest
 
 from tests.driver import CancelAt
 from tests.meter.played import ASYNC, Caller, chat_stream, whole
-from tests.meter.test_own_budget import PRICES, balance
+from tests.meter.test_meter_own_budget import PRICES, balance
 
 
 @pytest.fixture(scope="module")
