@@ -145,7 +145,7 @@ def _in_request(admitted: Admission, call: ProviderCall) -> Ticket:
     observes, cap = guard.rules.observe, guard.tariff.max_output_tokens
     outgoing = write_call(call, default=cap, most=cap, clamps=not observes)
     # Where the operator gave prices and no model, they hold for every model.
-    is_own_model = guard.rules.body.models is None or guard.tariff.names(call.model)
+    is_own_model = guard.rules.body.models is None or guard.tariff.configured_name(call.model) is not None
     tariff = guard.tariff if is_own_model else _foreign.of(call.model, dearer_tiers=call.asks_dearer_tier)
     if tariff is None:
         if not observes:
