@@ -323,6 +323,21 @@ class Ledger(Protocol):
         """Turn the kill switch."""
         ...
 
+    async def first(self, name: str, *, by: str, until: int | None) -> bool:
+        """Whether `by` is the first of all who share the counters to ask for `name`.
+
+        The answer stays what it was: asked again by the same, it is true again, so that a lost reply costs nothing.
+
+        Args:
+            name: A word; not more of them than a few a window, because each is remembered.
+            by: Who asks.
+            until: Unix seconds at which the name is forgotten; None for never.
+
+        Raises:
+            LedgerUnavailable: Nobody knows.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Finish pending writes, within a bound, and close what was opened."""
         ...

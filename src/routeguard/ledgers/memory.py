@@ -121,6 +121,8 @@ class MemoryLedger:
         #: Open leases by their length, so that the first to end is in front: id to (end, reservation).
         self._leases: dict[int, OrderedDict[str, tuple[int, HeldReservation]]] = {}
         self._retired: list[dict[str, Account]] = []
+        #: Who was first to ask for a name, and until when in Unix seconds that is remembered.
+        self._firsts: dict[str, tuple[str, int | None]] = {}
 
     async def check(self) -> tuple[str, ...]:
         """Nothing can be wrong with a process's own memory."""
@@ -274,6 +276,15 @@ class MemoryLedger:
     async def set_paused(self, *, paused: bool) -> None:
         """Turn the kill switch of this process."""
         self.paused = paused
+
+    async def first(self, name: str, *, by: str, until: int | None) -> bool:
+        """Whether `by` is the first to ask for `name`; see `policy.Ledger`."""
+        with self._lock:
+            wall_seconds = self._clock.wall_ns() // NANOSECONDS
+            for known, (_, end) in list(self._firsts.items()):
+                if end is not None and end <= wall_seconds:
+                    del self._firsts[known]
+            return self._firsts.setdefault(name, (by, until))[0] == by
 
     async def aclose(self) -> None:
         """Nothing is open."""

@@ -23,7 +23,7 @@ from routeguard.ledgers.redis.keyspace import Keyspace
 from routeguard.ledgers.redis.line import Request, Timing
 from routeguard.ledgers.redis.reply import Reply
 from routeguard.ledgers.redis.restoring import RedisReservation
-from routeguard.ledgers.redis.scripts import ADJUST, LATE, PAUSE, RESERVE, SETTLE, STATEMENT
+from routeguard.ledgers.redis.scripts import ADJUST, FIRST, LATE, PAUSE, RESERVE, SETTLE, STATEMENT
 from routeguard.ledgers.redis.session import connection_for
 from routeguard.ledgers.redis.store import ASKED_AGAIN_MAX, DUE_PER_LOOK, Store
 from routeguard.ledgers.redis.written import UNKNOWN, note_argument, parse_record, split_records
@@ -284,6 +284,14 @@ class RedisLedger:
             raise LedgerUnavailable(f"the store has no answer ({reply.status})")
         store.hand_over.take([reply.first], salt=store.salt)
         return parse_record(reply.first)
+
+    async def first(self, name: str, *, by: str, until: int | None) -> bool:
+        """Whether `by` is the first to ask for `name`; see `policy.Ledger`."""
+        keys, arguments = list(self._keyspace.common), [name, by, "" if until is None else str(until)]
+        reply = await self._store.wait(self._store.request(FIRST, lambda: (keys, arguments)))
+        if reply.status != "ok":
+            raise LedgerUnavailable(f"nobody knows who was first ({reply.status})")
+        return reply.first == by
 
     async def aclose(self) -> None:
         """Finish pending writes, within a bound, and close what this event loop opened."""

@@ -289,6 +289,20 @@ class SqliteBook:
             "UPDATE namespaces SET paused = ?, turned_ns = ? WHERE id = ?", (paused, self._now_ns(), self._namespace)
         )
 
+    def first(self, db: sqlite3.Connection, name: str, *, by: str, until: int | None) -> bool:
+        """Whether `by` is the first to ask for `name`."""
+        wall_seconds = self._clock.wall_ns() // NANOSECONDS
+        db.execute("DELETE FROM firsts WHERE namespace = ? AND ends <= ?", (self._namespace, wall_seconds))
+        db.execute(
+            "INSERT INTO firsts (namespace, name, asker, ends) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (self._namespace, name, by, until),
+        )
+        (asker,) = db.execute(
+            "SELECT asker FROM firsts WHERE namespace = ? AND name = ?", (self._namespace, name)
+        ).fetchone()
+        was_first: bool = asker == by
+        return was_first
+
     def _end(
         self, db: sqlite3.Connection, entry: Entry, state: State, *, settled_nanousd: int, kept_nanousd: int
     ) -> None:

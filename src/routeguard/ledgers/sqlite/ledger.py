@@ -282,6 +282,11 @@ class SqliteLedger:
             raise done
         return done
 
+    async def first(self, name: str, *, by: str, until: int | None) -> bool:
+        """Whether `by` is the first to ask for `name`; see `policy.Ledger`."""
+        run = partial(self._book.first, name=name, by=by, until=until)
+        return await self._ask(Operation(self._book, run, seconds=ANSWER_SECONDS), ANSWER_SECONDS)
+
     async def aclose(self) -> None:
         """Write what is queued, within 2 s, and close the file; the next operation opens it again."""
         writer = self._writer()

@@ -54,6 +54,10 @@ _SCHEMA: Final = (
         namespace INTEGER NOT NULL, id TEXT NOT NULL, wall_ns INTEGER NOT NULL, counter TEXT NOT NULL,
         settled INTEGER NOT NULL, kept INTEGER NOT NULL, reason TEXT NOT NULL,
         PRIMARY KEY (namespace, id, counter)) WITHOUT ROWID""",
+    # Who was first to ask for a name, until the window it belongs to ends.
+    """CREATE TABLE firsts (
+        namespace INTEGER NOT NULL, name TEXT NOT NULL, asker TEXT NOT NULL, ends INTEGER,
+        PRIMARY KEY (namespace, name)) WITHOUT ROWID""",
 )
 
 

@@ -5,6 +5,7 @@ suite uses only the `Ledger` protocol.
 """
 
 from routeguard.testing.ledger_contract.clients import ClientContract
+from routeguard.testing.ledger_contract.firsts import FirstContract
 from routeguard.testing.ledger_contract.model import ModelContract
 from routeguard.testing.ledger_contract.money import MoneyContract
 from routeguard.testing.ledger_contract.slots import SlotContract
@@ -13,5 +14,5 @@ from routeguard.testing.ledger_contract.verdicts import VerdictContract
 __all__ = ["LedgerContract"]
 
 
-class LedgerContract(MoneyContract, VerdictContract, ClientContract, SlotContract, ModelContract):
+class LedgerContract(MoneyContract, VerdictContract, ClientContract, SlotContract, FirstContract, ModelContract):
     """The suite. `new_ledger` is all a subclass gives."""
