@@ -353,31 +353,6 @@ def test_each_problem_of_a_price_file_is_one_problem(tmp_path: Path) -> None:
     assert all(problem.startswith("prices=") for problem in found)
 
 
-@table("name", ["WEBHOOK_URL"])
-def test_a_setting_of_a_later_version_is_refused_not_ignored(name: str) -> None:
-    assert problems({f"ROUTEGUARD_{name}": "https://u:hunter2@h/"}) == (
-        f"ROUTEGUARD_{name} is not available in this version; leave it out",
-    )
-
-
-@table(
-    "journal",
-    ["postgresql://u:hunter2@h/d", "mysql://u:hunter2@h", "hunter2.db", "sqlite://hunter2.db", "sqlite:///:memory:"],
-)
-def test_a_journal_that_cannot_be_is_refused_without_its_password(journal: str) -> None:
-    (problem,) = problems({"ROUTEGUARD_JOURNAL": journal})
-
-    assert problem.startswith("ROUTEGUARD_JOURNAL ")
-    assert "sqlite:///" in problem
-    assert "hunter2" not in problem
-
-
-def test_the_start_line_says_that_a_journal_is_kept() -> None:
-    assert start_line(build(journal="sqlite:///rows.db")).endswith("ledger memory, journal sqlite")
-    assert "journal='sqlite:///rows.db'" in repr(build(journal="sqlite:///rows.db"))
-    assert "journal=None" in repr(build())
-
-
 @table(
     "ledger",
     ["redis+cluster://u:hunter2@h/0", "postgresql://h/d", "redis+sentinel://h"],

@@ -307,7 +307,7 @@ class RouteGuard:
         """Let the requests that the server has cancelled end, then write and close what is open."""
         assert self._guard is not None, "without a guard nothing was started"
         await self._running.drained()
-        await self._guard.books.aclose()
+        await self._guard.aclose()
 
     async def _refuse_all(self, error: ConfigError, scope: Scope, receive: Receive, send: Send) -> None:
         """The configuration is broken: fail the start, or without a lifespan refuse every request."""

@@ -14,6 +14,7 @@ from routeguard.policy import NANOSECONDS, Ledger, Parallel
 from routeguard.refusals import Refusals
 from routeguard.rules import GuardRules
 from routeguard.telemetry import Telemetry
+from routeguard.webhook import Webhook
 
 #: A parallel slot is a lease of `MAX_STREAM` and this many seconds.
 LEASE_GRACE_SECONDS = 30
@@ -51,6 +52,12 @@ def build_guard(settings: Settings, *, clock: Clock | None = None, ledger: Ledge
         ledger.paused = True
     rules = _rules(settings)
     telemetry = Telemetry(clock=clock, clients_max=settings.max_clients)
+    webhook = None
+    if settings.webhook_url is not None:
+        webhook = Webhook(
+            settings.webhook_url, namespace=settings.namespace, budgets=settings.budgets, ledger=ledger, clock=clock
+        )
+        telemetry.listen(webhook)
     return Guard(
         rules=rules,
         clients=Clients(rules, ledger, telemetry),
@@ -61,6 +68,7 @@ def build_guard(settings: Settings, *, clock: Clock | None = None, ledger: Ledge
         clock=clock,
         telemetry=telemetry,
         journal=journal,
+        closing=() if webhook is None else (webhook.aclose,),
     )
 
 

@@ -22,7 +22,7 @@ from routeguard.settings.summary import start_line
 __all__ = ["Settings", "SettingsKeywords", "start_line"]
 
 #: Attributes that `repr` masks, and those it leaves out as too large to read.
-MASKED: Final = frozenset({"edge_secret", "admin_token"})
+MASKED: Final = frozenset({"edge_secret", "admin_token", "webhook_url"})
 HIDDEN: Final = frozenset({"tariff", "body_rules", "sources", "written", "warnings", "_frozen"})
 
 
@@ -98,6 +98,7 @@ class Settings:
     status_path: str
     #: Where a row of every ending goes; None: nowhere.
     journal: str | None
+    webhook_url: str | None
     #: Who is asking, when the application knows.
     client: Callable[[Scope], str | None] | None
     #: The application's own check.
@@ -206,6 +207,7 @@ class Settings:
         self.read_response = values[table.READ_RESPONSE]
         self.admin_token = values.get(table.ADMIN_TOKEN)
         self.status_path = values[table.STATUS_PATH]
+        self.webhook_url = values.get(table.WEBHOOK_URL)
 
     def _take_tariff(self, values: Values) -> None:
         self.tariff = build.tariff(values)

@@ -7,7 +7,7 @@ a sick ledger changes no counter, and gives the slot of the rate back; every oth
 import hmac
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -49,6 +49,8 @@ class Guard:
     telemetry: Telemetry
     #: Rows of every ending, where one is kept.
     journal: SqliteJournal | None = None
+    #: What is waited for at shutdown before the ledger closes, each within a bound of its own.
+    closing: tuple[Callable[[], Awaitable[None]], ...] = ()
     #: Dearest call seen above its ceiling in this process; ceilings never fall below it.
     seen_nanousd: int = field(default=0, init=False)
 
@@ -168,6 +170,8 @@ class Guard:
         charge = decide(bill, ceiling_nanousd=admission.ceiling_nanousd, failure=failure, status=status, rules=rules)
         if not admission.end(charge):
             return
+        seconds = self.telemetry.ledger_seconds
+        asked_ns = self.clock.monotonic_ns() if seconds is not None else 0
         try:
             await self.ledger.settle(
                 admission.reservation,
@@ -182,10 +186,19 @@ class Guard:
         except Exception as problem:  # noqa: BLE001 - a bug in settling never spoils a good answer; the charge stands in full
             self.telemetry.ledger_error(problem, doing="settle")
             return
+        finally:
+            if seconds is not None:
+                seconds(self.clock.monotonic_ns() - asked_ns)
         self.telemetry.ended(admission)
         over_nanousd = charge.total_nanousd - admission.ceiling_nanousd
         if over_nanousd > 0:
             self._learn_overrun(admission, over_nanousd)
+
+    async def aclose(self) -> None:
+        """Finish what is pending, and close ledger and journal."""
+        for close in self.closing:
+            await close()
+        await self.books.aclose()
 
     def charge_late(self, admission: Admission, *, extra_nanousd: int) -> None:
         """A bill came in above the charge, after the ending."""
@@ -312,6 +325,8 @@ class Guard:
         rates: Sequence[Claim[Rate]],
         outer: Admission | None,
     ) -> Admission:
+        seconds = self.telemetry.ledger_seconds
+        asked_ns = self.clock.monotonic_ns() if seconds is not None else 0
         try:
             if self.journal is not None and self.journal.is_full:
                 raise LedgerUnavailable("too many rows wait for the journal")
@@ -324,6 +339,9 @@ class Guard:
             self.telemetry.ledger_error(problem, doing="reserve")
             self._give_back(attempt)
             raise self.refusals.unavailable() from problem
+        finally:
+            if seconds is not None:
+                seconds(self.clock.monotonic_ns() - asked_ns)
         if reservation.refused is not None and attempt.would_reject is None:
             attempt.would_reject = self._refusal(attempt, reservation.refused).reason
         input_bytes = attempt.input_bytes

@@ -8,7 +8,9 @@ import logging
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from cachetools import LRUCache
 
@@ -45,6 +47,30 @@ class Counts:
     unusable_reports: int = 0
 
 
+class Listener(Protocol):
+    """Told of every event as it happens, unsampled. Never blocks, never raises; a late bill comes from any thread."""
+
+    def admitted(self, admission: Admission) -> None:
+        """A reservation was made."""
+        ...
+
+    def refused(self, event: str, reason: str, *, path: str, client: str | None) -> None:
+        """A request was refused (`rejected`), or would have been (`would_reject`)."""
+        ...
+
+    def ended(self, admission: Admission) -> None:
+        """An admission has its charge."""
+        ...
+
+    def charged_above(self, admission: Admission, nanousd: int, *, late: bool) -> None:
+        """A charge came out this much above its ceiling, or (`late`) was raised after the ending."""
+        ...
+
+    def happened(self, event: str, detail: str) -> None:
+        """`ledger_error` while doing something, `paused`, `resumed`."""
+        ...
+
+
 def log_orphaned(reservation_id: str) -> None:
     """A reservation outlived its lease: its slot is free, its money stays charged."""
     fields = {**dict.fromkeys(FIELDS), "event": "orphaned", "admission_id": reservation_id, "ending": "orphaned"}
@@ -64,6 +90,10 @@ class Telemetry:
 
     def __init__(self, *, clock: Clock, clients_max: int) -> None:
         self.counts = Counts()
+        #: Who wants to know of every event.
+        self.listeners: tuple[Listener, ...] = ()
+        #: Told the nanoseconds of each question to the ledger; None: nobody measures.
+        self.ledger_seconds: Callable[[int], None] | None = None
         self._clock = clock
         self._clients: LRUCache[str, ClientCounts] = LRUCache(maxsize=min(clients_max, TOP_CLIENTS_REMEMBERED))
         self._rejected_this_minute: Counter[str] = Counter()
@@ -75,6 +105,8 @@ class Telemetry:
     def admitted(self, admission: Admission) -> None:
         self.counts.admitted += 1
         self._client(admission.client).admitted += 1
+        for listener in self.listeners:
+            listener.admitted(admission)
         if logger.isEnabledFor(logging.INFO):
             self._log(logging.INFO, "admitted", admission)
 
@@ -82,10 +114,14 @@ class Telemetry:
         self.counts.rejected[reason] += 1
         if client is not None:
             self._client(client).rejected += 1
+        for listener in self.listeners:
+            listener.refused("rejected", reason, path=path, client=client)
         self._log_refusal("rejected", reason, request_id=request_id, path=path, client=client)
 
     def would_reject(self, reason: str, *, request_id: str, path: str, client: str | None) -> None:
         self.counts.would_reject[reason] += 1
+        for listener in self.listeners:
+            listener.refused("would_reject", reason, path=path, client=client)
         self._log_refusal("would_reject", reason, request_id=request_id, path=path, client=client)
 
     def ended(self, admission: Admission) -> None:
@@ -93,6 +129,8 @@ class Telemetry:
         assert charge is not None, "an ending has a charge"
         self.counts.endings[charge.state] += 1
         self._client(admission.client).spend_nanousd += charge.total_nanousd
+        for listener in self.listeners:
+            listener.ended(admission)
         if logger.isEnabledFor(logging.INFO):
             self._log(logging.INFO, charge.state, admission)
         if charge.why == "no_usage":
@@ -105,6 +143,8 @@ class Telemetry:
             self._log(logging.INFO, "truncated", admission)
 
     def overrun(self, admission: Admission, *, over_nanousd: int, remedy: str) -> None:
+        for listener in self.listeners:
+            listener.charged_above(admission, over_nanousd, late=False)
         logger.warning(
             "overrun: a call cost %s USD more than was reserved for it; %s",
             format_usd(over_nanousd),
@@ -114,6 +154,8 @@ class Telemetry:
 
     def late(self, admission: Admission, *, extra_nanousd: int) -> None:
         self._client(admission.client).spend_nanousd += extra_nanousd
+        for listener in self.listeners:
+            listener.charged_above(admission, extra_nanousd, late=True)
         logger.warning(
             "overrun: a report after the ending raised the bill by %s USD",
             format_usd(extra_nanousd),
@@ -126,11 +168,19 @@ class Telemetry:
 
     def ledger_error(self, problem: BaseException, *, doing: str) -> None:
         self.counts.ledger_errors += 1
+        for listener in self.listeners:
+            listener.happened("ledger_error", doing)
         self._plain(logging.ERROR, "ledger_error", f"ledger_error: {doing}: {type(problem).__name__}")
 
     def paused(self, *, paused: bool) -> None:
         event = "paused" if paused else "resumed"
+        for listener in self.listeners:
+            listener.happened(event, "")
         self._plain(logging.WARNING, event, event)
+
+    def listen(self, listener: Listener) -> None:
+        """Tell this listener of every event from now on."""
+        self.listeners = (*self.listeners, listener)
 
     def once(self, key: str, text: str) -> None:
         """A warning that is said once a process."""

@@ -41,6 +41,7 @@ _ORIGIN = re.compile(
 _DEFAULT_PORTS = {("http", ":80"), ("https", ":443")}
 _STATUS_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+_WEBHOOK_URL = re.compile(r"(?i:https?)://(?P<host>[^\s/?#]+)(?:[/?][^\s#]*)?")
 _SCHEME = re.compile(r"[a-z][a-z0-9+]{0,31}")
 _JOURNAL_EXAMPLE = "write 'sqlite:///routeguard-journal.db'"
 #: UTC as a time zone file (RFC 9636 §3.1): small container images ship without the database, and UTC needs none.
@@ -180,9 +181,15 @@ def journal(value: object) -> str:
     return url
 
 
-def later(value: object) -> str:
-    """A setting that this version does not have yet. Ignoring it would promise what nobody keeps."""
-    raise ValueError("is not available in this version; leave it out")
+def webhook_url(value: object) -> str:
+    """Where alerts go. No message holds it: its path or query may be the secret."""
+    url = plain(value)
+    match = _WEBHOOK_URL.fullmatch(url)
+    if match is None or not (url.isascii() and url.isprintable()):
+        raise ValueError("is not the address of a receiver; write for example 'https://hooks.example.com/routeguard'")
+    if "@" in match["host"]:
+        raise ValueError("holds a user name or password, which are not sent; put the secret into the path or the query")
+    return url
 
 
 @cache

@@ -336,7 +336,11 @@ JOURNAL: Final[Setting[str]] = Setting(
     secret=True,
 )
 WEBHOOK_URL: Final[Setting[str]] = Setting(
-    "WEBHOOK_URL", names.later, None, "Not available in this version.", secret=True
+    "WEBHOOK_URL",
+    names.webhook_url,
+    None,
+    "Gets one POST when 80 % and when 100 % of a `BUDGET` are charged, once per window (docs/status.md).",
+    secret=True,
 )
 
 #: Every row by its name, in order.

@@ -1,0 +1,31 @@
+"""One of several processes on one ledger, each with the same webhook: so many requests on a dollar a day."""
+
+import asyncio
+import os
+import sys
+
+from routeguard import RouteGuard
+from tests.driver import Client
+from tests.guarding import TEN_CENTS, reporting
+
+
+async def main(ledger: str, url: str, requests: int) -> None:
+    guard = RouteGuard(
+        reporting(cost_usd=os.environ.get("SPEND_USD", "0.1")),
+        paths=["/chat"],
+        budget="1/day",
+        client_budget="unlimited",
+        rate="unlimited",
+        ledger=ledger,
+        webhook_url=url,
+        environ={},
+        **TEN_CENTS,
+    )
+    for _ in range(requests):
+        await Client().call(guard)
+    assert guard._guard is not None
+    await guard._guard.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
