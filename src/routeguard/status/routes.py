@@ -1,5 +1,6 @@
 """The routes below `STATUS_PATH`: who gets which answer."""
 
+import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -47,7 +48,8 @@ class StatusRoutes:
         self._exposition: Exposition | None = None
         history = History(guard.clock)
         self._live = LiveNumbers(settings, guard, history)
-        self._login = Login(settings.admin_token or "", guard)
+        # Without a token nothing gets here; and if it did, nobody would know this one.
+        self._login = Login(settings.admin_token or os.urandom(32).hex(), guard)
         if settings.admin_token is None:
             return
         guard.telemetry.listen(history)
