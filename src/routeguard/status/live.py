@@ -122,7 +122,7 @@ class LiveNumbers:
             "version": __version__,
             "mode": settings.mode,
             "paused": ledger.paused,
-            "ledger": {"kind": ledger.kind, "scope": ledger.scope, "healthy": ledger.healthy},
+            "ledger": {"kind": ledger.kind, "scope": ledger.scope, "healthy": guard.books.healthy},
             "budgets": [] if look is None else [_budget(balance) for balance in look.balances],
             "in_flight": None if look is None else look.in_flight,
             "requests": {
