@@ -50,19 +50,32 @@ class RouteGuard:
         self._started = False
         self._running = Running()
         try:
-            self.settings = Settings(**keywords)
-            self._guard = build_guard(self.settings) if self.settings.mode != "off" else None
+            settings = Settings(**keywords)
+            guard = build_guard(settings) if settings.mode != "off" else None
         except ConfigError as error:
             if not _is_built_lazily():
                 raise
             self._config_error = error
-            self._guard = None
+            self._guard: Guard | None = None
             self._paths = PathPatterns(_paths_of(keywords))
             logger.error("%s", error)
             return
-        self._paths = PathPatterns(self.settings.paths)
-        self._status = StatusRoutes(self.settings, self._guard) if self._guard is not None else None
-        self._policy_header = policy_header(self.settings.rates)
+        self._enforce(settings, guard)
+
+    @classmethod
+    def around(cls, app: "ASGIApp", settings: Settings, guard: Guard) -> "RouteGuard":
+        """The face of a guard with a clock or a ledger of its own, which has said what is in force."""
+        face = cls.__new__(cls)
+        face.__dict__.update(app=app, _config_error=None, _started=True)
+        face._enforce(settings, guard)  # noqa: SLF001 - its own class
+        return face
+
+    def _enforce(self, settings: Settings, guard: Guard | None) -> None:
+        self.settings = settings
+        self._guard = guard
+        self._paths = PathPatterns(settings.paths)
+        self._status = StatusRoutes(settings, guard) if guard is not None else None
+        self._policy_header = policy_header(settings.rates)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]

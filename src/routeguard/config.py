@@ -23,7 +23,7 @@ __all__ = ["Settings", "SettingsKeywords", "start_line"]
 
 #: Attributes that `repr` masks, and those it leaves out as too large to read.
 MASKED: Final = frozenset({"edge_secret", "admin_token", "webhook_url"})
-HIDDEN: Final = frozenset({"tariff", "body_rules", "sources", "written", "warnings", "_frozen"})
+HIDDEN: Final = frozenset({"tariff", "body_rules", "sources", "written", "warnings", "_keywords", "_frozen"})
 
 
 class Settings:
@@ -137,7 +137,18 @@ class Settings:
         self.sources = MappingProxyType({row.name: values.source(row) for row in table.TABLE.values()})
         self.written = MappingProxyType({row.name: values.text(row) for row in table.TABLE.values()})
         self.warnings = tuple(values.warnings)
+        self._keywords: SettingsKeywords = keywords.copy()
         self._frozen = True
+
+    def changed(self, **keywords: Unpack[SettingsKeywords]) -> "Settings":
+        """These settings with some written anew, read and checked again as a whole.
+
+        Raises:
+            ConfigError: They do not fit together.
+        """
+        together = self._keywords.copy()
+        together.update(keywords)
+        return Settings(**together)
 
     def __setattr__(self, name: str, value: object) -> None:
         if "_frozen" in self.__dict__:

@@ -338,6 +338,15 @@ class Ledger(Protocol):
         """
         ...
 
+    async def forget(self) -> None:
+        """Remove everything that this namespace holds, its money included. Only for a namespace that nobody uses:
+        afterwards neither this object nor another that was open may be used, but to close it.
+
+        Raises:
+            LedgerUnavailable: It is not known to be gone.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Finish pending writes, within a bound, and close what was opened."""
         ...

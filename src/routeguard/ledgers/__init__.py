@@ -16,7 +16,15 @@ _lock = threading.Lock()
 REDIS_SCHEMES = frozenset({"redis", "rediss", "unix"})
 
 
-def open_ledger(url: str, *, namespace: str, clock: Clock, clients_max: int, shared: bool = True) -> Ledger:
+def open_ledger(
+    url: str,
+    *,
+    namespace: str,
+    clock: Clock,
+    clients_max: int,
+    shared: bool = True,
+    rules_the_store: bool = False,
+) -> Ledger:
     """The ledger of a namespace; opens no connection, file or thread.
 
     Args:
@@ -25,12 +33,13 @@ def open_ledger(url: str, *, namespace: str, clock: Clock, clients_max: int, sha
         clock: Time, for a ledger that is not open yet.
         clients_max: Size of its maps, likewise.
         shared: False gives an object of its own, for a guard with a clock of its own.
+        rules_the_store: `clock` also takes the place of a server's own, for a namespace that nobody else uses.
 
     Raises:
         ValueError: The URL is not that of a ledger, or what the ledger needs is not installed.
     """
     if not shared:
-        return _new_ledger(url, namespace, clock, clients_max)
+        return _new_ledger(url, namespace, clock, clients_max, rules_the_store=rules_the_store)
     with _lock:
         ledger = _opened.get((url, namespace))
         if ledger is None:
@@ -81,7 +90,7 @@ def check_redis_url(url: str) -> None:
     connection_for(url)
 
 
-def _new_ledger(url: str, namespace: str, clock: Clock, clients_max: int) -> Ledger:
+def _new_ledger(url: str, namespace: str, clock: Clock, clients_max: int, *, rules_the_store: bool = False) -> Ledger:
     scheme = url.partition("://")[0]
     if url == "memory://":
         return MemoryLedger(clock=clock, clients_max=clients_max)
@@ -98,5 +107,6 @@ def _new_ledger(url: str, namespace: str, clock: Clock, clients_max: int) -> Led
         from routeguard.ledgers.redis import RedisLedger
 
         # The server's clock decides; `clock` is not asked.
-        return RedisLedger(url, namespace=namespace, clients_max=clients_max)
+        test_clock = clock if rules_the_store else None
+        return RedisLedger(url, namespace=namespace, clients_max=clients_max, test_clock=test_clock)
     raise ValueError(f"no ledger for {scheme}://")

@@ -286,6 +286,14 @@ class MemoryLedger:
                     del self._firsts[known]
             return self._firsts.setdefault(name, (by, until))[0] == by
 
+    async def forget(self) -> None:
+        """Forget every counter; see `policy.Ledger`."""
+        with self._lock:
+            for counters in (self._books, self._open, self._slots_in_use, self._leases):
+                counters.clear()
+            self._retired.clear()
+            self._firsts.clear()
+
     async def aclose(self) -> None:
         """Nothing is open."""
 

@@ -19,6 +19,7 @@ from routeguard.ledgers.redis.audit import ONLY_ORPHANS, REFUSALS, adjust_argume
 from routeguard.ledgers.redis.checks import check_store
 from routeguard.ledgers.redis.claims import Claims, latest
 from routeguard.ledgers.redis.debts import Debt
+from routeguard.ledgers.redis.forgetting import forget_keys
 from routeguard.ledgers.redis.keyspace import Keyspace
 from routeguard.ledgers.redis.line import Request, Timing
 from routeguard.ledgers.redis.reply import Reply
@@ -292,6 +293,14 @@ class RedisLedger:
         if reply.status != "ok":
             raise LedgerUnavailable(f"nobody knows who was first ({reply.status})")
         return reply.first == by
+
+    async def forget(self) -> None:
+        """Remove the keys of this namespace; see `policy.Ledger`. Needs SCAN and UNLINK besides.
+
+        Raises:
+            LedgerUnavailable: The store did not remove them.
+        """
+        await forget_keys(self._connect, self._keyspace.pattern)
 
     async def aclose(self) -> None:
         """Finish pending writes, within a bound, and close what this event loop opened."""

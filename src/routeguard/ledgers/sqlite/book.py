@@ -303,6 +303,15 @@ class SqliteBook:
         was_first: bool = asker == by
         return was_first
 
+    def forget(self, db: sqlite3.Connection) -> None:
+        """Remove every row of this namespace."""
+        db.execute(
+            "DELETE FROM counters WHERE budget IN (SELECT id FROM budgets WHERE namespace = ?)", (self._namespace,)
+        )
+        for table in ("budgets", "entries", "leases", "slots", "rates", "unwritten", "adjustments", "firsts"):
+            db.execute(f"DELETE FROM {table} WHERE namespace = ?", (self._namespace,))  # noqa: S608 - our own names
+        db.execute("DELETE FROM namespaces WHERE id = ?", (self._namespace,))
+
     def _end(
         self, db: sqlite3.Connection, entry: Entry, state: State, *, settled_nanousd: int, kept_nanousd: int
     ) -> None:

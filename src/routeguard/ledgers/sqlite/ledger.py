@@ -287,6 +287,10 @@ class SqliteLedger:
         run = partial(self._book.first, name=name, by=by, until=until)
         return await self._ask(Operation(self._book, run, seconds=ANSWER_SECONDS), ANSWER_SECONDS)
 
+    async def forget(self) -> None:
+        """Remove the rows of this namespace; see `policy.Ledger`."""
+        await self._ask(Operation(self._book, self._book.forget, seconds=ANSWER_SECONDS), ANSWER_SECONDS)
+
     async def aclose(self) -> None:
         """Write what is queued, within 2 s, and close the file; the next operation opens it again."""
         writer = self._writer()
