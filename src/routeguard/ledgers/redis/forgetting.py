@@ -36,7 +36,9 @@ async def forget_keys(connect: Callable[[], AbstractConnection], pattern: str) -
                 if cursor == "0":
                     return
     except FAILURES as failure:
-        raise LedgerUnavailable(f"the store did not remove the keys {pattern} ({type(failure).__name__})") from None
+        raise LedgerUnavailable(
+            f"the store does not answer ({type(failure).__name__}); keys {pattern} may be left"
+        ) from None
     finally:
         await session.close()
 
