@@ -1,0 +1,203 @@
+"""What an application is made of: its middleware, outermost first, and its routes. Nothing of it is called.
+
+Frameworks keep these in different places and under names that are not ours, so everything is looked up by name and
+may be missing; what cannot be seen is said, not guessed.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from routeguard.paths import PathPatterns
+
+if TYPE_CHECKING:
+    from routeguard.config import Settings
+
+DEPTH_MAX: Final = 50
+ROUTES_MAX: Final = 10_000
+#: Words in a path that make a route look as if it called a model.
+CHAT_WORDS: Final = re.compile(
+    r"(?:^|[^a-z])(?:chats?|chatbot|completions?|messages?|ask|generate|generation|ai|llm|assistant)(?:[^a-z]|$)"
+)
+#: `{item_id}`, `<int:id>`, `(?P<id>…)`: a part that stands for any segment.
+PARAMETER: Final = re.compile(r"\{[^}]*\}|<[^>]*>|\(\?P<[^)]*\)")
+COMPRESSES: Final = re.compile("gzip|compress|brotli|zstd")
+GUARD: Final = "RouteGuard"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One middleware, or the guard."""
+
+    #: The class: `CORSMiddleware`.
+    name: str
+    module: str
+    #: Of a guard: its `NAMESPACE`.
+    namespace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One route that the application serves."""
+
+    path: str
+    #: In upper case; empty: any.
+    methods: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What can be seen of an application."""
+
+    #: Outermost first.
+    layers: tuple[Layer, ...]
+    routes: tuple[Route, ...]
+
+    @property
+    def guard(self) -> int | None:
+        """Where the outermost guard stands."""
+        return next((number for number, layer in enumerate(self.layers) if layer.name == GUARD), None)
+
+
+def shape_of(app: object) -> Shape:
+    """Look into an application of Starlette, FastAPI, Litestar, Quart or Django, and what stands around it."""
+    layers, routes = [], []
+    for inner in _inwards(app):
+        if _is_guard(inner):
+            layers.append(_layer(type(inner), getattr(getattr(inner, "settings", None), "namespace", None)))
+        elif hasattr(inner, "app") and not hasattr(inner, "user_middleware"):
+            layers.append(_layer(type(inner)))
+        for middleware in _listed(inner, "user_middleware"):
+            kind = getattr(middleware, "cls", None)
+            if isinstance(kind, type):
+                keywords = getattr(middleware, "kwargs", {})
+                layers.append(_layer(kind, keywords.get("namespace", "default") if kind.__name__ == GUARD else None))
+        routes += _routes_of(inner, "", DEPTH_MAX)
+    layers += _django_layers(app)
+    return Shape(tuple(layers), tuple(routes[:ROUTES_MAX]))
+
+
+def order_warnings(shape: Shape, settings: "Settings") -> Iterator[str]:
+    """Middleware that stands on the wrong side of the guard."""
+    guard = shape.guard
+    if guard is None:
+        return
+    inside = shape.layers[guard + 1 :]
+    cors = next((layer for layer in inside if "cors" in layer.name.lower()), None)
+    if cors is not None and not settings.cors_origins:
+        yield (
+            f"{cors.name} is inside RouteGuard, so browsers of other sites cannot read a refusal and see a network "
+            "error: add RouteGuard before it (the middleware that is added last is outermost), or set CORS_ORIGINS"
+        )
+    for layer in inside:
+        # Starlette's own leaves event streams as they are.
+        is_harmless = settings.read_response != "all" and layer.module.startswith("starlette.")
+        if COMPRESSES.search(layer.name.lower()) and not is_harmless:
+            yield (
+                f"{layer.name} is inside RouteGuard: a compressed answer is not read for usage, and its whole "
+                "ceiling stays charged. Add RouteGuard before it, or report the usage"
+            )
+        if layer.name == "SlowAPIASGIMiddleware":
+            yield f"{layer.name} sends the start of a response again with each chunk, which breaks streams"
+    for layer in shape.layers[:guard]:
+        if layer.name == "ProxyHeadersMiddleware" and (
+            not settings.strategy.headers or settings.strategy.name.startswith("ranges")
+        ):
+            yield f"{layer.name} stands outside RouteGuard and replaces the peer that {settings.strategy.name} trusts"
+    guards = [layer.namespace for layer in shape.layers if layer.name == GUARD]
+    if len(guards) > len(set(guards)):
+        yield "RouteGuard is installed twice with the same NAMESPACE; the second one is skipped. Install it once"
+
+
+def unguarded_chats(shape: Shape, settings: "Settings") -> list[Route]:
+    """Routes that look as if they called a model, and that the guard does not look at."""
+    patterns = PathPatterns(settings.paths)
+    found = []
+    for route in shape.routes:
+        path = PARAMETER.sub("x", route.path)
+        writes = not route.methods or "POST" in route.methods
+        if not writes or not CHAT_WORDS.search(path.lower()) or path.startswith(settings.status_path):
+            continue
+        is_guarded = patterns.match(path) is not None and (settings.methods is None or "POST" in settings.methods)
+        if not is_guarded and route not in found:
+            found.append(route)
+    return found
+
+
+def _inwards(app: object) -> Iterator[object]:
+    """The application and what it wraps, outermost first."""
+    seen: set[int] = set()
+    while app is not None and id(app) not in seen and len(seen) < DEPTH_MAX:
+        seen.add(id(app))
+        yield app
+        wrapped = getattr(app, "asgi_app", None)
+        app = getattr(app, "app", wrapped if _is_guard(wrapped) else getattr(app, "application", None))
+
+
+def _is_guard(app: object) -> bool:
+    return type(app).__name__ == GUARD and type(app).__module__.startswith("routeguard.")
+
+
+def _layer(kind: type, namespace: str | None = None) -> Layer:
+    return Layer(kind.__name__, kind.__module__, namespace)
+
+
+def _listed(app: object, name: str) -> list[object]:
+    value = getattr(app, name, None)
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _routes_of(app: object, prefix: str, depth: int) -> list[Route]:
+    found: list[Route] = []
+    for route in _listed(app, "routes") if depth else []:
+        path = getattr(route, "path", None)
+        if not isinstance(path, str):
+            # FastAPI keeps an included router whole, beside the prefix it was included under.
+            included = getattr(getattr(route, "include_context", None), "prefix", None)
+            if isinstance(included, str):
+                found += _routes_of(getattr(route, "original_router", None), prefix + included, depth - 1)
+            continue
+        inner = _routes_of(route, prefix + path, depth - 1) if _listed(route, "routes") else []
+        mounted = getattr(route, "app", None)
+        if not inner and _listed(mounted, "routes"):
+            inner = _routes_of(mounted, prefix + path, depth - 1)
+        methods = getattr(route, "methods", None) or ()
+        found += inner or [Route(prefix + path, frozenset(map(str, methods)))]
+    rules = getattr(getattr(app, "url_map", None), "iter_rules", None)
+    listed = rules() if callable(rules) else ()
+    for rule in listed if isinstance(listed, Iterable) else ():
+        found.append(Route(str(rule.rule), frozenset(rule.methods or ())))
+    if type(app).__module__.startswith("django."):
+        found += _django_routes()
+    return found
+
+
+def _django_routes() -> list[Route]:
+    # Only where the application is Django's own is Django set up.
+    from importlib import import_module
+
+    resolver = import_module("django.urls").get_resolver()
+    found: list[Route] = []
+
+    def walk(patterns: object, prefix: str, depth: int) -> None:
+        for pattern in patterns if isinstance(patterns, list | tuple) else ():
+            path = prefix + str(pattern.pattern).removeprefix("^").removesuffix("$").removesuffix(r"\Z")
+            inner = getattr(pattern, "url_patterns", None)
+            if inner is None:
+                found.append(Route(path, frozenset()))
+            elif depth:
+                walk(inner, path, depth - 1)
+
+    walk(resolver.url_patterns, "/", DEPTH_MAX)
+    return found
+
+
+def _django_layers(app: object) -> list[Layer]:
+    """Django's own middleware: whatever is around it, it is inside."""
+    if not any(type(inner).__module__.startswith("django.") for inner in _inwards(app)):
+        return []
+    names = getattr(getattr(sys.modules.get("django.conf"), "settings", None), "MIDDLEWARE", ())
+    dotted = [str(name).rpartition(".") for name in names]
+    return [Layer(name, module) for module, _, name in dotted]

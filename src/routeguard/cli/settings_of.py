@@ -1,0 +1,89 @@
+"""Whose settings a command is about: those of the guard in `module:app`, else those of the environment."""
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from routeguard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from routeguard.config import Settings
+
+#: Applications inside one another; no real one is as deep.
+DEPTH_MAX = 50
+
+
+class NoGuard(Exception):
+    """The application cannot be looked into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a command is about."""
+
+    settings: "Settings"
+    #: The application as it was imported; None where the settings are the environment's alone.
+    app: object = None
+
+
+def target(app: str | None) -> Target:
+    """The settings of the guard in `module:app`, else those of the environment.
+
+    Raises:
+        ConfigError: They cannot be used.
+        NoGuard: There is no such application, or no guard in it.
+    """
+    from routeguard.config import Settings
+
+    if app is None:
+        return Target(Settings())
+    imported = _imported(app)
+    settings = next(_settings_in(imported, DEPTH_MAX), None)
+    if settings is None:
+        raise NoGuard(f"routeguard: no RouteGuard in {app!r}; add it with app.add_middleware(RouteGuard)")
+    return Target(settings, imported)
+
+
+def _imported(app: str) -> object:
+    module_name, _, attribute = app.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: object = importlib.import_module(module_name)
+    except ConfigError:
+        raise
+    except ImportError as error:
+        raise NoGuard(f"routeguard: {module_name!r} cannot be imported: {error}") from error
+    except (Exception, SystemExit) as error:
+        # A module may do anything while it is imported; what it says is the operator's to read.
+        raise NoGuard(f"routeguard: {module_name!r} cannot be imported: {type(error).__name__}: {error}") from error
+    for name in (attribute or "app").split("."):
+        if not hasattr(found, name):
+            raise NoGuard(f"routeguard: there is no {name!r} in {app!r}; write module:app")
+        found = getattr(found, name)
+    return found
+
+
+def _settings_in(app: object, depth: int) -> "Iterator[Settings]":
+    """The settings of the guards around and inside an application, outermost first."""
+    from routeguard.asgi import RouteGuard
+    from routeguard.config import Settings
+
+    while app is not None and depth > 0:
+        if isinstance(app, RouteGuard):
+            yield app.settings
+        for middleware in getattr(app, "user_middleware", None) or ():
+            if getattr(middleware, "cls", None) is RouteGuard:
+                yield Settings(**middleware.kwargs)
+        for route in _routes(app):
+            yield from _settings_in(getattr(route, "app", None), depth - 1)
+        inner = getattr(app, "asgi_app", None)
+        # Quart's `asgi_app` is the method that every call goes through, unless something was put around it.
+        app, depth = getattr(app, "app", inner if isinstance(inner, RouteGuard) else None), depth - 1
+
+
+def _routes(app: object) -> list[object]:
+    routes = getattr(app, "routes", None)
+    return list(routes) if isinstance(routes, list | tuple) else []
