@@ -14,6 +14,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ours, server = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, None)
     chosen = _parser().parse_args(ours)
     match chosen.command:
+        case "check" if chosen.echo:
+            from routeguard.cli.echo import serve_echo
+
+            return serve_echo(port=chosen.port, as_json=chosen.json)
         case "check":
             from routeguard.cli.check import check
 
@@ -36,6 +40,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("app", nargs="?", metavar="module:app", help="the application to look into")
     check.add_argument("--json", action="store_true", help="print JSON")
+    check.add_argument("--echo", action="store_true", help="serve a page that shows which address headers arrive")
+    check.add_argument("--port", type=int, default=None, help="port of --echo; by default PORT, else 8000")
     commands.add_parser("demo", help="serve the demo of a checkout")
     for name in ("status", "pause", "resume"):
         steered = commands.add_parser(name, help=f"{name} a running guard through its ledger")
