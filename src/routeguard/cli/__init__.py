@@ -22,6 +22,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from routeguard.cli.check import check
 
             return check(chosen.app, as_json=chosen.json, server=server)
+        case "prove":
+            from routeguard.cli.prove import prove
+
+            return prove(chosen.app, as_json=chosen.json, seed=chosen.seed)
         case "demo":
             return _demo()
     from routeguard.cli.steer import steer
@@ -42,6 +46,15 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="print JSON")
     check.add_argument("--echo", action="store_true", help="serve a page that shows which address headers arrive")
     check.add_argument("--port", type=int, default=None, help="port of --echo; by default PORT, else 8000")
+    prove = commands.add_parser(
+        "prove",
+        help="play stampede, cancel, midnight and the like against your settings",
+        epilog="Exit codes: 0 everything holds, 1 a breach, 2 it could not be played. Calls neither your application "
+        "nor a provider.",
+    )
+    prove.add_argument("app", nargs="?", metavar="module:app", help="the application whose settings to take")
+    prove.add_argument("--json", action="store_true", help="print JSON")
+    prove.add_argument("--seed", type=int, default=None, help="play in the same order again")
     commands.add_parser("demo", help="serve the demo of a checkout")
     for name in ("status", "pause", "resume"):
         steered = commands.add_parser(name, help=f"{name} a running guard through its ledger")

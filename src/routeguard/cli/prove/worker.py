@@ -1,0 +1,115 @@
+"""The other process of the proof: `python -m routeguard.cli.prove.worker NAME`, told what to do on its stdin.
+
+It says `ready`, waits for a line, asks for everything at once, says how many were admitted, and holds their streams
+open until the next line.
+"""
+
+import asyncio
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import anyio
+
+from routeguard.asgi import RouteGuard
+from routeguard.build import build_guard
+from routeguard.cli.prove.application import Chat
+from routeguard.cli.prove.waiting import wait_until
+from routeguard.clock import SystemClock
+from routeguard.config import Settings
+from routeguard.ledgers import open_ledger
+from routeguard.money import NANOUSD_PER_USD, format_usd
+from routeguard.policy import Budget, Window
+from routeguard.testing.driver import Client
+from routeguard.testing.scripted import Script
+
+#: $0 for input and $100 for a million output tokens, 1,000 at most: ten cents a ceiling, whatever is asked.
+CEILING_NANOUSD: Final = NANOUSD_PER_USD // 10
+WORDS: Final = 5
+#: What it may take until each request is admitted or refused.
+DECIDED_SECONDS: Final = 10.0
+NANOUSD_PER_WORD: Final = CEILING_NANOUSD // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a worker is told."""
+
+    ledger: str
+    namespace: str
+    #: Ceilings that fit into the budget, over all processes.
+    fitting: int
+    #: Requests of this process.
+    asks: int
+
+    @property
+    def budget(self) -> Budget:
+        """What all of them share."""
+        return Budget("total", Window("total", ZoneInfo("UTC")), self.fitting * CEILING_NANOUSD)
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return dataclasses.asdict(self)
+
+
+def amounts() -> tuple[int, int]:
+    """Ceiling and bill of one of its calls, in nano-USD."""
+    return CEILING_NANOUSD, WORDS * NANOUSD_PER_WORD
+
+
+async def main() -> None:
+    name = sys.argv[1]
+    told = Told(**json.loads(await _line()))
+    settings = Settings(
+        environ={},
+        paths=["/chat"],
+        price_in=0,
+        price_out=100,
+        max_output_tokens=1000,
+        system_prompt_bytes=0,
+        budget=f"{format_usd(told.budget.limit_nanousd)}/total",
+        client_budget="unlimited",
+        rate="unlimited",
+        global_rate="unlimited",
+        max_parallel="unlimited",
+        max_parallel_per_client="unlimited",
+        ledger=told.ledger,
+        namespace=told.namespace,
+    )
+    clock = SystemClock()
+    ledger = open_ledger(
+        settings.ledger, namespace=settings.namespace, clock=clock, clients_max=settings.max_clients, shared=False
+    )
+    chat = Chat(output_tokens_max=1000, script=Script(words=WORDS), gate=anyio.Event())
+    guard = RouteGuard.around(chat, settings, build_guard(settings, clock=clock, ledger=ledger))
+    await ledger.refresh()
+    _say("ready")
+    await _line()
+    clients = [Client(peer=(f"203.0.113.{number + 1}", 50_000)) for number in range(told.asks)]
+    streams = [asyncio.create_task(client.call(guard)) for client in clients]
+    await wait_until(
+        lambda: chat.calls + sum(client.complete for client in clients) >= told.asks, seconds=DECIDED_SECONDS
+    )
+    _say(str(chat.calls))
+    await _line()
+    assert chat.gate is not None
+    chat.gate.set()
+    await asyncio.gather(*streams)
+    await ledger.aclose()
+    _say(f"{name} ended")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+async def _line() -> str:
+    return await asyncio.to_thread(sys.stdin.readline)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
