@@ -15,9 +15,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from routeguard.cli.echo.asgi import app as echo_app
 from routeguard.cli.echo.page import REQUESTS_AT_ONCE, EchoServer, commands
-from routeguard.cli.echo.verdict import FORGED_ADDRESS, Arrived, forged_headers, judge
+from routeguard.cli.echo.verdict import FORGED_ADDRESS, Arrived, forged_headers, judge, judge_alone
 from routeguard.client_ip import PLATFORMS
+from tests.driver import Client
 
 Headers = list[tuple[str, str]]
 Edge = Callable[[Headers], Headers]
@@ -109,6 +111,33 @@ def test_nothing_is_recommended_where_a_forged_address_survives(edge: Edge) -> N
 
     assert verdict.recommended is None
     assert all(one.result != "holds" or one.source == "direct" for one in verdict.candidates)
+
+
+@pytest.mark.parametrize(
+    ("edge", "recommended"),
+    [
+        (overwriting("x-real-ip", "x-forwarded-for", "x-vercel-forwarded-for"), "ROUTEGUARD_PLATFORM=vercel"),
+        (both(overwriting("fly-client-ip"), appending(VISITOR, EDGE_ADDRESS)), "ROUTEGUARD_PLATFORM=fly"),
+        (appending(VISITOR, EDGE_ADDRESS), "ROUTEGUARD_PLATFORM=gcp-lb"),
+        (through, None),
+    ],
+)
+def test_the_forged_request_alone_leads_to_the_same(edge: Edge, recommended: str | None) -> None:
+    environ = {"VERCEL": "1"} if recommended == "ROUTEGUARD_PLATFORM=vercel" else {}
+
+    assert judge_alone(arrived(edge, forged=True), environ).recommended == recommended
+
+
+async def test_the_page_is_an_application_too() -> None:
+    """Of a request with cookies it shows the address headers alone, and remembers nothing."""
+    headers = [*overwriting("x-real-ip")(list(forged_headers().items())), ("cookie", "session=secret")]
+    client = Client(query=b"forged", headers=[(name.encode(), value.encode()) for name, value in headers])
+
+    await client.call(echo_app)
+
+    assert client.json["says"].startswith("ROUTEGUARD_CLIENT_IP=header:x-real-ip finds 81.2.69.142")
+    assert ["x-real-ip", VISITOR] in client.json["headers"]
+    assert "secret" not in str(client.chunks)
 
 
 def test_without_a_proxy_it_is_the_connection() -> None:

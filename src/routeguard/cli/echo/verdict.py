@@ -92,6 +92,16 @@ def judge(plain: Arrived, forged: Arrived, environ: Mapping[str, str]) -> Verdic
     return Verdict(candidates, setting, says)
 
 
+def judge_alone(forged: Arrived, environ: Mapping[str, str]) -> Verdict:
+    """The same from the forged request alone, where nobody remembers the plain one: what is not forged was added."""
+    kept = []
+    for name, value in forged.headers:
+        entries = [entry for entry in value.split(b",") if FORGED_ADDRESS.encode() not in entry]
+        if entries:
+            kept.append((name, b",".join(entries)))
+    return judge(Arrived(tuple(kept), forged.peer), forged, environ)
+
+
 def _sources(plain: Arrived) -> list[str]:
     """Everything that could be configured: single headers first, then lists, then the peer."""
     lists = {X_FORWARDED_FOR, FORWARDED}
