@@ -631,17 +631,17 @@ class TestPlatforms:
         setting = f"header:{strategy.name}" if isinstance(strategy, EdgeHeader) else strategy.name
         setting += ", one line" if name == "heroku" else ""
         variables = ", ".join(f"`{variable}`" for variable in platform.environment) or "none"
-        row = f"| `{name}` | `{setting}` | {platform.why} | {variables} | {platform.source} |"
+        first, last = f"| `{name}` | `{setting}` | {platform.why} | ", f" | {variables} | {platform.source} |"
 
         documented = (DOCS / "platforms.md").read_text(encoding="utf-8").splitlines()
 
-        assert row in documented
+        assert sum(line.startswith(first) and line.endswith(last) for line in documented) == 1
 
     @pytest.mark.parametrize("name", PLATFORMS)
     def test_the_documentation_says_how_to_lock_every_preset(self, name: str) -> None:
         page = (DOCS / "platforms.md").read_text(encoding="utf-8")
 
-        locks = re.findall(r"^\| `([a-z-]+)` \| [^|]{20,} \|$", page, re.MULTILINE)
+        locks = re.findall(r"^\| `([a-z-]+)` \| [^|]+ \| [^|]+ \| [^|]{20,} \| [^|]{9,} \|", page, re.MULTILINE)
 
         assert locks.count(name) == 1
 

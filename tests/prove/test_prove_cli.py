@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from routeguard.cli.prove.rows import ROWS
+from routeguard.ledgers.redis.checks import COMMANDS
 from tests.prove.copies import SETTINGS
+from tests.redis.server import RedisServer, find_server
 
 APP = """
 from fastapi import FastAPI
@@ -94,3 +96,34 @@ def test_what_cannot_be_played_is_json_too(tmp_path: Path) -> None:
         "problems": ["routeguard: 'nowhere' cannot be imported: No module named 'nowhere'"],
         "rows": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("allowed", "code", "says"),
+    [
+        (["~{rg:prove-*}:*", "+scan", "+unlink"], 0, ""),
+        (["~{rg:prove-*}:*"], 2, "does not permit SCAN"),
+        (["~{rg:default}:*", "+scan", "+unlink"], 2, "~{rg:prove-"),
+    ],
+    ids=["as documented", "may not remove", "other keys"],
+)
+def test_a_redis_user_that_may_not_remove_it_writes_nothing(
+    allowed: list[str], code: int, says: str, tmp_path: Path
+) -> None:
+    program = find_server()
+    if program is None:
+        pytest.skip("no redis-server: no user was tried")
+    environ = {f"ROUTEGUARD_{name}": value for name, value in SETTINGS.items()}
+
+    with RedisServer(program) as server:
+        server.command("ACL", "SETUSER", "shop", "on", ">hunter2", *COMMANDS.split(), *allowed)
+        url = f"redis://shop:hunter2@127.0.0.1:{server.port}/0"
+        result = run(cwd=tmp_path, **{**environ, "ROUTEGUARD_LEDGER": url})
+        keys = server.command("KEYS", "*")
+
+    assert result.returncode == code, result.stdout
+    assert says in result.stderr
+    assert bool(result.stderr) == bool(code)
+    assert "hunter2" not in result.stderr + result.stdout
+    # What the start check tried out is gone a second later.
+    assert [key for key in keys.split() if key.startswith("{") and ":check:" not in key] == []

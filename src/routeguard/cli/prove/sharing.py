@@ -10,9 +10,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 
+from routeguard.cli.prove.errand import Told, amounts
 from routeguard.cli.prove.findings import Findings, NotRun
 from routeguard.cli.prove.stage import Bench, Stage
-from routeguard.cli.prove.worker import Told, amounts
 from routeguard.clock import SystemClock
 from routeguard.ledgers import ledger_kind, open_ledger
 from routeguard.policy import Claim, Ledger, LedgerUnavailable

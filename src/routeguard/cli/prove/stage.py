@@ -175,11 +175,13 @@ class Stage:
 
         Raises:
             NotRun: Not even that is admitted.
+            ConfigError: The ledger may not be used.
             LedgerUnavailable: The ledger does not answer, or what is written there could not be removed.
         """
         ledger = self._new_ledger(FakeClock(), rules_the_store=True)
         try:
             # Before anything is written: whoever may not remove it must not write it.
+            await ledger.check()
             await ledger.forget()
         finally:
             await ledger.aclose()

@@ -5,59 +5,26 @@ open until the next line.
 """
 
 import asyncio
-import dataclasses
 import json
 import sys
-from dataclasses import dataclass
 from typing import Final
-from zoneinfo import ZoneInfo
 
 import anyio
 
 from routeguard.asgi import RouteGuard
 from routeguard.build import build_guard
 from routeguard.cli.prove.application import Chat
+from routeguard.cli.prove.errand import WORDS, Told
 from routeguard.cli.prove.waiting import wait_until
 from routeguard.clock import SystemClock
 from routeguard.config import Settings
 from routeguard.ledgers import open_ledger
-from routeguard.money import NANOUSD_PER_USD, format_usd
-from routeguard.policy import Budget, Window
+from routeguard.money import format_usd
 from routeguard.testing.driver import Client
 from routeguard.testing.scripted import Script
 
-#: $0 for input and $100 for a million output tokens, 1,000 at most: ten cents a ceiling, whatever is asked.
-CEILING_NANOUSD: Final = NANOUSD_PER_USD // 10
-WORDS: Final = 5
 #: What it may take until each request is admitted or refused.
 DECIDED_SECONDS: Final = 10.0
-NANOUSD_PER_WORD: Final = CEILING_NANOUSD // 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a worker is told."""
-
-    ledger: str
-    namespace: str
-    #: Ceilings that fit into the budget, over all processes.
-    fitting: int
-    #: Requests of this process.
-    asks: int
-
-    @property
-    def budget(self) -> Budget:
-        """What all of them share."""
-        return Budget("total", Window("total", ZoneInfo("UTC")), self.fitting * CEILING_NANOUSD)
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return dataclasses.asdict(self)
-
-
-def amounts() -> tuple[int, int]:
-    """Ceiling and bill of one of its calls, in nano-USD."""
-    return CEILING_NANOUSD, WORDS * NANOUSD_PER_WORD
 
 
 async def main() -> None:
