@@ -80,7 +80,7 @@ class Paper:
         for number in range(max(map(len, wrapped))):
             lines = [lines[number] if number < len(lines) else "" for lines in wrapped]
             padded = [line.ljust(width) for line, width in zip(lines, widths, strict=True)]
-            first = self.shown(padded[0], colour)
+            first = self.shown(padded[0], colour if lines[0] else None)
             rest = (" " * COLUMN_GAP).join(map(self.shown, padded[1:]))
             self.stream.write(f"{first}{' ' * COLUMN_GAP}{rest}".rstrip() + "\n")
 
@@ -97,7 +97,7 @@ class Paper:
 def _shows_signs(stream: TextIO) -> bool:
     try:
         "·…✓✗█░".encode(stream.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
+    except UnicodeEncodeError:
         return False
     return True
 
