@@ -18,6 +18,7 @@ SETTINGS = {
     "BUDGET": "5/day, 50/month",
     "SYSTEM_PROMPT_BYTES": "100",
     "CLIENT_IP": "xff:1",
+    "EDGE_SECRET": "X-Edge:0123456789abcdef",
 }
 
 

@@ -19,6 +19,10 @@ from routeguard.testing.scripted import Script
 #: More than a request has ever had to wait for.
 AWAITS_MAX: Final = 200
 SECONDS_TO_MIDNIGHT: Final = 5
+#: `MAX_STREAM`, made this short.
+STREAM_SECONDS: Final = 0.2
+#: How much longer it may take on a busy machine.
+STOPPED_SECONDS: Final = 5.0
 #: What it may take until a request reaches the application.
 CALLED_SECONDS: Final = 2.0
 
@@ -42,6 +46,23 @@ async def failure(stage: Stage, found: Findings) -> None:
             await bench.ask()
             untold = (await bench.quiet()).kept_nanousd - kept
             found.money("for one without a call seen", expected=stage.ceiling, seen=untold)
+
+
+async def hang(stage: Stage, found: Findings) -> None:
+    """A provider that says nothing more, longer than `MAX_STREAM`, before its answer and within it."""
+    chat = stage.chat()
+    async with stage.bench(chat, max_stream=STREAM_SECONDS) as bench:
+        each, kept = _of_a_failure(stage, bench), 0
+        for words, status in ((0, 504), (2, 200)):
+            chat.script = Script(words=5, hang_after=words)
+            client = bench.client()
+            with anyio.move_on_after(STREAM_SECONDS + STOPPED_SECONDS):
+                await client.call(bench.guard)
+            before, kept = kept, (await bench.quiet()).kept_nanousd
+            stopped = client.status == status and client.complete == (status == 504)
+            found.true(f"stopped after {words} words", otherwise=None if stopped else f"not stopped ({client.status})")
+            found.money("kept", expected=each, seen=kept - before)
+        found.equal("slots held", expected=0, seen=await bench.ledger.in_flight())
 
 
 async def disconnect(stage: Stage, found: Findings) -> None:

@@ -152,7 +152,7 @@ class Stage:
         async with self.ledger(clock, rules_the_store=True) as ledger:
             engine = build_guard(settings, clock=clock, ledger=ledger)
             guard = RouteGuard.around(app, settings, engine)
-            yield Bench(settings, guard, engine, clock, Visitors(settings), app)
+            yield Bench(settings, guard, engine, clock, Visitors(settings.strategy, settings.exempt_clients), app)
 
     @asynccontextmanager
     async def ledger(self, clock: Clock, *, rules_the_store: bool) -> AsyncIterator[Ledger]:

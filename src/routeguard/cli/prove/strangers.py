@@ -8,12 +8,16 @@ from typing import Final
 from routeguard.cli.prove.application import QUESTION
 from routeguard.cli.prove.findings import Findings
 from routeguard.cli.prove.stage import VISITOR, Bench, Stage
+from routeguard.cli.prove.visitors import Visitors
+from routeguard.client_ip import parse_address, parse_strategy
 from routeguard.replay import Message
 from routeguard.testing.driver import Client
 
 TRIES: Final = 20
 RATE: Final = 5
 NEIGHBOUR: Final = "198.51.100.77"
+#: Every kind of strategy, whichever is configured.
+KINDS: Final = ("direct", "header:x-real-ip", "xff:1", "xff:2", "forwarded:1", "forwarded:2", "ranges:10.0.0.0/8")
 #: Documentation's IPv6 (RFC 3849); a home owns at least a /64 of its own.
 HOME: Final = "2001:db8:5:6:"
 #: Declared when there is more.
@@ -32,10 +36,36 @@ async def spoofed(stage: Stage, found: Findings) -> None:
         neighbour = await bench.ask(NEIGHBOUR)
         found.equal(f"of {TRIES} with forged headers admitted", expected=RATE, seen=_admitted(forging))
         found.equal("neighbour admitted", expected=1, seen=_admitted([neighbour]))
+    found.equal(f"of {len(KINDS)} strategies forged", expected=0, seen=sum(_is_forged(kind, stage) for kind in KINDS))
     if stage.settings.ipv6_prefix <= 64:
         async with stage.bench(stage.chat(), rate=f"{RATE}/minute") as bench:
             home = [await bench.ask(f"{HOME}:{number + 1:x}") for number in range(TRIES)]
             found.equal(f"of {TRIES} addresses of one /64 admitted", expected=RATE, seen=_admitted(home))
+
+
+async def side_doors(stage: Stage, found: Findings) -> None:
+    """Other spellings of a guarded path, and other methods: none reaches the application without an admission."""
+    chat = stage.chat()
+    async with stage.bench(chat) as bench:
+        plain = bench.client()
+        path, method = plain.path, plain.method
+        paths = [f"/{path}", f"{path}/", f"{path}\n", path.upper(), f"{path}//", f"/./{path}", path.replace("/", "//")]
+        doors = [(other, method) for other in paths]
+        if bench.settings.methods is None:
+            doors += [(path, other) for other in ("GET", "HEAD", "OPTIONS", "PUT", "QUERY", "post")]
+        unguarded = []
+        for number, (door, verb) in enumerate(doors):
+            client = bench.client(f"203.0.113.{number + 1}")
+            client.path, client.method = door, verb
+            await client.call(bench.guard)
+            if isinstance(client.error, KeyError):
+                unguarded.append(f"{verb} {door!r}")
+        found.equal(f"of {len(doors)} go around the guard", expected=0, seen=len(unguarded))
+        if bench.settings.edge_secret is not None:
+            client = bench.client()
+            client.headers.remove(bench.settings.edge_secret)
+            await client.call(bench.guard)
+            found.equal("is the answer without EDGE_SECRET", expected=403, seen=client.status or 0)
 
 
 async def share(stage: Stage, found: Findings) -> None:
@@ -108,6 +138,13 @@ async def kill_switch(stage: Stage, found: Findings) -> None:
         found.true("503 while paused", otherwise=None if seen == "503 service_paused" else seen)
         found.equal("calls", expected=0, seen=calls)
         found.equal("admitted when resumed", expected=1, seen=_admitted([resumed]))
+
+
+def _is_forged(kind: str, stage: Stage) -> bool:
+    """Whether a strategy, also one that is not configured, finds something else than the visitor under forgery."""
+    strategy = parse_strategy(kind)
+    headers, peer = Visitors(strategy).arrive(VISITOR, forged=stage.rng)
+    return strategy.find(headers, peer[0]) != parse_address(VISITOR)
 
 
 async def _received_when_answered(client: Client, bench: Bench) -> int:

@@ -1,12 +1,12 @@
 """Visitors as the trusted edge presents them: the request of one address, by whatever strategy is configured."""
 
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
 from routeguard.cli.prove.findings import NotRun
-from routeguard.client_ip import Strategy, contains, parse_address
+from routeguard.client_ip import Network, Strategy, contains, parse_address
 from routeguard.client_ip.strategies import FORWARDED, FORWARDING_HEADERS, X_FORWARDED_FOR, TrustedRanges
-from routeguard.config import Settings
 
 Header = tuple[bytes, bytes]
 
@@ -20,9 +20,14 @@ LOOKALIKES: Final = (b"x_forwarded_for", b"x_real_ip", b"x-forwarded-for-origina
 class Visitors:
     """Makes what the server hands over for a visitor: headers and peer."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._strategy: Strategy = settings.strategy
-        self._exempt = settings.exempt_clients
+    def __init__(self, strategy: Strategy, exempt: Sequence[Network] = ()) -> None:
+        """
+        Args:
+            strategy: How they are found.
+            exempt: Who passes without limits, and is no visitor to prove anything with.
+        """
+        self._strategy = strategy
+        self._exempt = exempt
 
     def arrive(self, address: str, *, forged: Random | None = None) -> tuple[list[Header], tuple[str, int]]:
         """Headers and peer of a request from `address`.
