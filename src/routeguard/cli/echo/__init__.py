@@ -50,8 +50,12 @@ class Echo:
             if self._plain is None or self._forged is None:
                 return f"Now the other command, with ?{'plain' if asked == 'forged' else 'forged'}."
             self.verdict = judge(self._plain, self._forged, os.environ)
-            self.done.set()
             return self.verdict.says
+
+    def answered(self) -> None:
+        """A visitor has been told. The process may end once the last one has."""
+        if self.verdict is not None:
+            self.done.set()
 
     def _show(self, asked: str, arrived: Arrived) -> None:
         self._paper.print(f"{asked}: the connection is from {arrived.peer}", colour="bold")
@@ -70,7 +74,7 @@ def serve_echo(*, port: int | None, as_json: bool) -> int:
     paper = err() if as_json else out()
     echo = Echo(paper)
     try:
-        server = EchoServer(port, echo.hear)
+        server = EchoServer(port, echo.hear, echo.answered)
     except (OSError, OverflowError) as error:
         print(f"routeguard check --echo: port {port} cannot be used: {error}", file=sys.stderr)
         return EXIT_ERRORS

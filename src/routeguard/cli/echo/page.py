@@ -36,7 +36,13 @@ class EchoServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = REQUESTS_AT_ONCE
 
-    def __init__(self, port: int, on_request: Told) -> None:
+    def __init__(self, port: int, on_request: Told, on_answered: Callable[[], None] = lambda: None) -> None:
+        """
+        Args:
+            port: Where to listen; 0 for any.
+            on_request: Told of what was asked and what arrived; gives what the visitor is told.
+            on_answered: Called when a visitor has been told.
+        """
         super().__init__(("", port), _Handler, bind_and_activate=False)
         self.socket.close()
         # On both families where there are two: some platforms reach an application by IPv6 alone.
@@ -45,7 +51,7 @@ class EchoServer(ThreadingHTTPServer):
         self.socket = socket.create_server(("", port), family=family, dualstack_ipv6=both, backlog=REQUESTS_AT_ONCE)
         self.server_address = self.socket.getsockname()[:2]
         self.server_name, self.server_port = "", self.server_address[1]
-        self.on_request = on_request
+        self.on_request, self.on_answered = on_request, on_answered
         self._slots = threading.BoundedSemaphore(REQUESTS_AT_ONCE)
 
     def process_request(self, request: "socket.socket | tuple[bytes, socket.socket]", client_address: object) -> None:
@@ -96,6 +102,12 @@ class _Handler(BaseHTTPRequestHandler):
             "says": says,
         }
         body = json.dumps(shown, indent=2).encode() + b"\n"
+        try:
+            self._send(body)
+        finally:
+            self.server.on_answered()
+
+    def _send(self, body: bytes) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
