@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from routeguard.cli import bookkeeping
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0 is fine, 1 means warnings or a breach, 2 means errors."""
@@ -26,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from routeguard.cli.prove import prove
 
             return prove(chosen.app, as_json=chosen.json, seed=chosen.seed)
+        case "ledger":
+            return bookkeeping.keep_books(chosen)
         case "demo":
             return _demo()
     from routeguard.cli.steer import steer
@@ -59,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("status", "pause", "resume"):
         steered = commands.add_parser(name, help=f"{name} a running guard through its ledger")
         steered.add_argument("app", nargs="?", metavar="module:app", help="the application with the guard")
+    bookkeeping.add_commands(commands.add_parser("ledger", help="verify, adjust and export what was charged"))
     return parser
 
 

@@ -24,7 +24,7 @@ def steer(command: str, app: str | None) -> int:
     except (ConfigError, NoGuard) as error:
         print(error, file=sys.stderr)
         return EXIT_ERRORS
-    problem = _unreachable(settings)
+    problem = unreachable(settings)
     if problem is not None:
         print(f"routeguard {command}: {problem}", file=sys.stderr)
         return EXIT_ERRORS
@@ -43,7 +43,7 @@ def steer(command: str, app: str | None) -> int:
     return EXIT_FINE
 
 
-def _unreachable(settings: "Settings") -> str | None:
+def unreachable(settings: "Settings") -> str | None:
     """Why no other process can reach the ledger of these settings; None when one can."""
     from routeguard.ledgers import ledger_kind, sqlite_file
 

@@ -3,6 +3,7 @@
 import argparse
 import csv
 import json
+import logging
 import os
 import secrets
 import sys
@@ -16,6 +17,8 @@ from anyio import run as run_async
 from anyio import to_thread
 
 from routeguard.auditing import Adjustment, AdjustmentRefused, AuditedLedger, Statement
+from routeguard.cli.settings_of import NoGuard, target
+from routeguard.cli.steer import unreachable
 from routeguard.clock import SystemClock
 from routeguard.errors import ConfigError
 from routeguard.journal import Books, open_journal
@@ -60,9 +63,20 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
         command.add_argument("app", nargs="?", metavar="module:app", help="the application with the guard")
 
 
-def run(chosen: argparse.Namespace, settings: "Settings") -> int:
+def keep_books(chosen: argparse.Namespace) -> int:
     """Run the chosen command. 0 is equal or done, 1 different, 2 could not run."""
     try:
+        settings = target(chosen.app).settings
+    except (ConfigError, NoGuard) as error:
+        print(error, file=sys.stderr)
+        return EXIT_FAILED
+    # What goes wrong is said once, below, and not also by a log that nobody configured.
+    logging.getLogger("routeguard").addHandler(logging.NullHandler())
+    try:
+        # The rows of a process's memory are in the journal as well, and that can be read.
+        problem = None if chosen.action == "export" else unreachable(settings)
+        if problem is not None:
+            raise _Unusable(problem)
         if chosen.action == "export":
             return _export(settings, as_json=chosen.format == "json", since_ns=chosen.since)
         if chosen.action == "verify":
