@@ -25,7 +25,7 @@ from routeguard.limiter import RateLimiter, RateRefused
 from routeguard.policy import NANOSECONDS, Budget, Claim, Ledger, LedgerUnavailable, Parallel, Rate, Refused
 from routeguard.pricing import Tariff
 from routeguard.refusals import Refusals
-from routeguard.replay import BodyTooLarge, Message, Receive, Replay, Scope, read_body
+from routeguard.replay import BodyTooLarge, Receive, Replay, Scope, read_body
 from routeguard.rules import GuardRules
 from routeguard.telemetry import Telemetry
 from routeguard.usage import Usage
@@ -170,25 +170,21 @@ class Guard:
         charge = decide(bill, ceiling_nanousd=admission.ceiling_nanousd, failure=failure, status=status, rules=rules)
         if not admission.end(charge):
             return
-        seconds = self.telemetry.ledger_seconds
-        asked_ns = self.clock.monotonic_ns() if seconds is not None else 0
         try:
-            await self.ledger.settle(
-                admission.reservation,
-                state=charge.state,
-                settled_nanousd=charge.settled_nanousd,
-                kept_nanousd=charge.kept_nanousd,
-                note=admission.row_note(charge.why),
-            )
+            with self.telemetry.asking():
+                await self.ledger.settle(
+                    admission.reservation,
+                    state=charge.state,
+                    settled_nanousd=charge.settled_nanousd,
+                    kept_nanousd=charge.kept_nanousd,
+                    note=admission.row_note(charge.why),
+                )
         except LedgerUnavailable as problem:
             # The ending is decided and will be written once the ledger answers.
             self.telemetry.ledger_error(problem, doing="settle")
         except Exception as problem:  # noqa: BLE001 - a bug in settling never spoils a good answer; the charge stands in full
             self.telemetry.ledger_error(problem, doing="settle")
             return
-        finally:
-            if seconds is not None:
-                seconds(self.clock.monotonic_ns() - asked_ns)
         self.telemetry.ended(admission)
         over_nanousd = charge.total_nanousd - admission.ceiling_nanousd
         if over_nanousd > 0:
@@ -325,23 +321,19 @@ class Guard:
         rates: Sequence[Claim[Rate]],
         outer: Admission | None,
     ) -> Admission:
-        seconds = self.telemetry.ledger_seconds
-        asked_ns = self.clock.monotonic_ns() if seconds is not None else 0
         try:
             if self.journal is not None and self.journal.is_full:
                 raise LedgerUnavailable("too many rows wait for the journal")
-            reservation = await self.ledger.reserve(
-                attempt.id, money=money, slots=slots, rates=rates, force=self.rules.observe
-            )
+            with self.telemetry.asking():
+                reservation = await self.ledger.reserve(
+                    attempt.id, money=money, slots=slots, rates=rates, force=self.rules.observe
+                )
         except Refused as refused:
             raise self._refusal(attempt, refused) from None
         except Exception as problem:
             self.telemetry.ledger_error(problem, doing="reserve")
             self._give_back(attempt)
             raise self.refusals.unavailable() from problem
-        finally:
-            if seconds is not None:
-                seconds(self.clock.monotonic_ns() - asked_ns)
         if reservation.refused is not None and attempt.would_reject is None:
             attempt.would_reject = self._refusal(attempt, reservation.refused).reason
         input_bytes = attempt.input_bytes
@@ -406,9 +398,3 @@ class Guard:
     def _new_id(self) -> str:
         """Time-ordered and unique: nanoseconds, then 64 random bits."""
         return f"{self.clock.wall_ns():016x}{os.urandom(8).hex()}"
-
-
-def pending_messages(problem: BodyTooLarge) -> list[Message]:
-    """What had been read of a body that turned out too large."""
-    messages: list[Message] = problem.args[0]
-    return messages

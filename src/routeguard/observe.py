@@ -9,7 +9,7 @@ from collections.abc import Callable
 from routeguard.attempt import Attempt
 from routeguard.body import check_headers
 from routeguard.errors import Rejected
-from routeguard.guard import Guard, pending_messages
+from routeguard.guard import Guard
 from routeguard.policy import NANOSECONDS
 from routeguard.replay import BodyTooLarge, Receive, Replay, read_body
 
@@ -43,7 +43,7 @@ async def observe(guard: Guard, attempt: Attempt, receive: Receive) -> None:
     try:
         body, messages = await read_body(receive, bytes_max=bytes_max - attempt.target_bytes)
     except BodyTooLarge as problem:
-        attempt.receive = Replay(receive, pending_messages(problem))
+        attempt.receive = Replay(receive, problem.read)
         _note(guard, attempt, guard.refusals.too_large())
         return
     attempt.receive = Replay(receive, messages)

@@ -25,6 +25,11 @@ class ClientGone(Exception):
 class BodyTooLarge(Exception):
     """More bytes arrived than are allowed, whatever was declared."""
 
+    def __init__(self, read: list[Message]) -> None:
+        super().__init__()
+        #: What had been read until then.
+        self.read = read
+
 
 class Replay:
     """The application's `receive`: first the messages already read, then the server's own.

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -69,6 +70,25 @@ class Listener(Protocol):
     def happened(self, event: str, detail: str) -> None:
         """`ledger_error` while doing something, `paused`, `resumed`."""
         ...
+
+
+class Timed:
+    """Tells how many nanoseconds something took, also when it failed."""
+
+    __slots__ = ("_began_ns", "_clock", "_tell")
+
+    def __init__(self, clock: Clock, tell: Callable[[int], None]) -> None:
+        self._clock = clock
+        self._tell = tell
+
+    def __enter__(self) -> None:
+        self._began_ns = self._clock.monotonic_ns()
+
+    def __exit__(self, *_: object) -> None:
+        self._tell(self._clock.monotonic_ns() - self._began_ns)
+
+
+UNTIMED = nullcontext()
 
 
 def log_orphaned(reservation_id: str) -> None:
@@ -181,6 +201,10 @@ class Telemetry:
     def listen(self, listener: Listener) -> None:
         """Tell this listener of every event from now on."""
         self.listeners = (*self.listeners, listener)
+
+    def asking(self) -> AbstractContextManager[None]:
+        """Around a question to the ledger, for whoever wants to know how long it takes."""
+        return UNTIMED if self.ledger_seconds is None else Timed(self._clock, self.ledger_seconds)
 
     def once(self, key: str, text: str) -> None:
         """A warning that is said once a process."""

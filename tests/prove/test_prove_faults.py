@@ -7,7 +7,7 @@ import pytest
 from tests.prove.copies import Fault, breaches, broken_copy, proved
 from tests.redis.server import RedisServer, find_server
 
-MEMORY, ENDING, GUARD = "ledgers/memory.py", "ending.py", "guard.py"
+MEMORY, ENDING, GUARD = "ledgers/memory/ledger.py", "ending.py", "guard.py"
 
 
 def fault(name: str, file: str, before: str, after: str, *caught_by: str) -> Fault:

@@ -15,9 +15,9 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from routeguard.clock import Clock
+from routeguard.ledgers.memory.accounts import Account, Book, HeldReservation, latest_end
 from routeguard.policy import (
     ENDED,
     NANOSECONDS,
@@ -36,7 +36,6 @@ from routeguard.records import (
     Journal,
     Note,
     Record,
-    counter_name,
     late_record,
     ledger_name,
     orphan_record,
@@ -46,53 +45,6 @@ from routeguard.telemetry import log_orphaned, log_overflow
 
 #: Accounts of past windows freed with each reservation.
 RETIRED_PER_RESERVE = 4
-
-
-class Account:
-    """The parts of one counter. `spent` and `open` decide; the parts explain."""
-
-    __slots__ = ("kept", "open", "orphaned", "overrun", "settled")
-
-    def __init__(self) -> None:
-        self.settled = self.open = self.kept = self.orphaned = self.overrun = 0
-
-    @property
-    def spent(self) -> int:
-        return self.settled + self.kept + self.orphaned
-
-
-class Book:
-    """The current window of one budget, and its accounts."""
-
-    __slots__ = ("budget", "clients", "everybody", "overflow", "span")
-
-    def __init__(self, budget: Budget, span: Span) -> None:
-        self.budget = budget
-        self.span = span
-        self.everybody = Account()
-        self.clients: dict[str, Account] = {}
-        self.overflow = Account()
-
-    def name_of(self, partition: str) -> str:
-        """What a journal calls the account of a client, or for "" of everybody or the overflow client."""
-        unit, zone, per_client = self.budget.counter
-        return counter_name(unit, zone, self.span.start, per_client=per_client, partition=partition)
-
-
-@dataclass(slots=True, eq=False)
-class HeldReservation(Reservation):
-    """A reservation with the accounts it debited, so that settling never looks at a clock."""
-
-    #: Account, and the map it is dropped from when its money is zero.
-    accounts: list[tuple[Account, Book, str]] = field(default_factory=list)
-    #: Partitions in which it holds a slot, and the length of its lease.
-    slots: tuple[str, ...] = ()
-    lease_ns: int = 0
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        """What a journal calls its accounts."""
-        return tuple([book.name_of(partition) for _, book, partition in self.accounts])
 
 
 class MemoryLedger:
@@ -321,7 +273,7 @@ class MemoryLedger:
             return Refused("too_expensive", per_client=all(budget.per_client for budget in never), resets_at=None)
         if spent:
             per_client = all(budget.per_client for budget, _ in spent)
-            return Refused("budget_exhausted", per_client=per_client, resets_at=_latest_end(spent))
+            return Refused("budget_exhausted", per_client=per_client, resets_at=latest_end(spent))
         full = self._full(slots)
         if busy or full:
             in_the_way: list[Budget | Parallel] = [*busy, *full]
@@ -384,7 +336,7 @@ class MemoryLedger:
                 account = self._client_account(book, client) if budget.per_client else book.everybody
                 if account.spent + amount_nanousd > budget.limit_nanousd:
                     in_the_way.append((budget, book.span))
-        return (True, _latest_end(in_the_way)) if in_the_way else (False, None)
+        return (True, latest_end(in_the_way)) if in_the_way else (False, None)
 
     def _lease(self, reservation: HeldReservation, slots: Sequence[Claim[Parallel]], now_ns: int) -> None:
         lease_ns = 0
@@ -444,9 +396,3 @@ class MemoryLedger:
 
 def _forget(records: Sequence[Record]) -> None:
     """A process's memory keeps no second copy of a record."""
-
-
-def _latest_end(in_the_way: Sequence[tuple[Budget, Span]]) -> int | None:
-    """The latest reset; None as soon as one of them never resets."""
-    ends = [span.end for _, span in in_the_way]
-    return None if None in ends else max((end for end in ends if end is not None), default=None)
