@@ -20,6 +20,11 @@ local DAY = 86400 * SECOND
 -- record for the reply that was lost.
 local PAST_KEPT, ORPHAN_KEPT, ENDED_KEPT = 2 * DAY, 7 * DAY, 600 * SECOND
 
+-- A command that was on its way for longer is of another time.
+local ASKED_TOO_LONG_AGO = 5 * SECOND
+-- What is known of a store that forgot is raised by then.
+local RECOVERING_MAX = 5 * SECOND
+
 local now, wall
 if ARGV[2] == '' then
   local time = redis.call('TIME')
@@ -88,6 +93,16 @@ end
 -- memory may go on when memory is full.
 local function write_even_when_full()
   redis.call('ZREM', DUE, '')
+end
+
+-- Until when nobody reserves, or '0'. A clock set back in the meantime must not make a day of it.
+local function recovering(found)
+  local ends = tonumber(found or '0')
+  if ends > now + RECOVERING_MAX then
+    ends = now + RECOVERING_MAX
+    redis.call('HSET', LEDGER, 'until', text(ends))
+  end
+  return ends > now and text(ends) or '0'
 end
 
 local orphans = {}

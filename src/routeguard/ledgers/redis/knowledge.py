@@ -97,11 +97,11 @@ class Knowledge:
                 known = window.find(OVERFLOW)
             return 0 if known is None else known.parts.spent + known.coming_nanousd
 
-    def highest(self) -> Iterator[tuple[str, Known]]:
-        """Every account with money in a newest window, with its field."""
+    def highest(self) -> Iterator[tuple[str, int, str, Known]]:
+        """Every account with money in a newest window: its counter, the start of the window, its kind."""
         with self._lock:
             found = [
-                (f"{counter}|{window.start}|{kind}", known)
+                (counter, window.start, kind, known)
                 for counter, window in self._windows.items()
                 for kind, known in (*window.others.items(), *window.clients.items())
                 if known.highest_nanousd

@@ -1,7 +1,8 @@
 -- Charge what a bill exceeds its charge by to the windows of its reservation, once.
 --
 -- ARGV  id of the charge, amount, clients_max, then the fields of the accounts
-local LATE_KEPT = DAY
+-- More than a clock that is set a day ahead takes from it.
+local LATE_KEPT = 2 * DAY
 local id, extra, clients_max = 'late:' .. take(), tonumber(take()), tonumber(take())
 if redis.call('HGET', LEDGER, 'epoch') ~= ARGV[1] then
   return reply('lost')

@@ -140,9 +140,6 @@ class RedisLedger:
         claims.check()
         store.watch_for([claim.policy for claim in money])
         reply = await self._ask(claims)
-        for _ in range(ASKED_AGAIN_MAX):
-            if reply.status == "stale":
-                reply = await self._ask(claims)
         if reply.status == "known":
             return self._known(claims, reply)
         if reply.status not in {"ok", "refused"}:
@@ -168,9 +165,10 @@ class RedisLedger:
             self.double_settlements += 1
             return False
         reservation.state = state
+        self._store.unwritten[reservation.id] = reservation
         keys = self._keys_of_settle(reservation.slot_partitions)
         arguments = [reservation.id, state, str(settled_nanousd), str(kept_nanousd)]
-        debt = Debt(SETTLE, keys, arguments)
+        debt = Debt(SETTLE, keys, arguments, ends=reservation, owed_us=self._store.clock.now_us())
         request = self._store.request(SETTLE, lambda: (keys, arguments), debt=debt)
         reply = await self._store.wait(request)
         if reply.status == "ok":
@@ -241,17 +239,27 @@ class RedisLedger:
 
     async def _ask(self, claims: Claims) -> Reply:
         store, keys = self._store, claims.keys(self._keyspace)
+        until = store.decided_by()
+        unanswered = 0
 
         def build() -> tuple[list[str], list[str]]:
             arguments = claims.arguments(clock=store.clock, calendar=store.calendar, clients_max=self._clients_max)
             return keys, arguments
 
-        request = store.request(RESERVE, build)
-        try:
-            return await store.wait(request)
-        except (asyncio.CancelledError, LedgerUnavailable):
-            self._undo(claims, request)
-            raise
+        for _ in range(1 + ASKED_AGAIN_MAX):
+            request = store.request(RESERVE, build)
+            try:
+                reply = await store.wait(request, until=until)
+            except (asyncio.CancelledError, LedgerUnavailable):
+                self._undo(claims, request, unanswered)
+                raise
+            unanswered += request.sends - 1
+            if reply.status != "stale":
+                break
+        if unanswered and reply.status in NOTHING_DEBITED:
+            # What was sent before may have debited all the same, or arrive yet.
+            self._release(claims)
+        return reply
 
     def _hold(self, claims: Claims, state: State, fields: Sequence[str], refused: Refused | None) -> RedisReservation:
         reservation = RedisReservation(
@@ -283,19 +291,26 @@ class RedisLedger:
         assert int(amount) == claims.amount_nanousd, "an id stands for one reservation"
         return self._hold(claims, state, fields, None)
 
-    def _undo(self, claims: Claims, request: Request) -> None:
-        """Nobody waits for this reserve any more: what it debits is released."""
+    def _undo(self, claims: Claims, request: Request, unanswered: int) -> None:
+        """Nobody waits for this reserve any more: what it debits, or did when it was sent before, is released."""
         assert request.answer is not None, "a reserve has a waiter"
-        if not request.sends and not request.answer.done():
-            request.answer.cancel()  # the line leaves it out
+        if request.sends or request.answer.done():
+            request.answer.add_done_callback(partial(self._undone, claims, request, unanswered))
             return
-        request.answer.add_done_callback(partial(self._undone, claims, request))
+        request.answer.cancel()  # the line leaves it out
+        if unanswered:
+            self._release(claims)
 
-    def _undone(self, claims: Claims, request: Request, answer: "asyncio.Future[Reply]") -> None:
-        if not request.sends:
+    def _undone(self, claims: Claims, request: Request, unanswered: int, answer: "asyncio.Future[Reply]") -> None:
+        if not request.sends + unanswered:
             return
-        if not answer.cancelled() and answer.exception() is None and answer.result().status in NOTHING_DEBITED:
+        is_answered = not answer.cancelled() and answer.exception() is None
+        if is_answered and request.sends + unanswered == 1 and answer.result().status in NOTHING_DEBITED:
             return
+        self._release(claims)
+
+    def _release(self, claims: Claims) -> None:
+        """By its id, whether or not there is anything: a reserve that arrives later finds that it has ended."""
         keys = self._keys_of_settle(claims.slot_partitions)
         self._store.owe(Debt(SETTLE, keys, [claims.id, "released", "0", "0"]))
 

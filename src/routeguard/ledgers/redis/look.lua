@@ -22,7 +22,7 @@ for i, windows in ipairs(known) do
   fields[i] = found .. 'a'
 end
 local streams = redis.call('ZCOUNT', SLOTS, '(' .. now_text, '+inf')
-local switches = {meta[2] == '1' and '1' or '0', meta[3] or '0', meta[5] or '-'}
+local switches = {meta[2] == '1' and '1' or '0', recovering(meta[3]), meta[5] or '-'}
 local answer = reply('ok', table.concat(switches, ' '), text(streams))
 if #fields > 0 then
   local packed = redis.call('HMGET', LEDGER, unpack(fields))

@@ -33,7 +33,8 @@ for i = 3, #parts do
   -- A past window that was purged has nothing left to correct.
   if packed then
     local a = account(packed)
-    a[parts[1]] = a[parts[1]] - amount
+    -- A store that forgot and was raised may hold less as orphaned than its records say.
+    a[parts[1]] = math.max(0, a[parts[1]] - amount)
     a.settled, a.kept = a.settled + settled, a.kept + kept
     a.overrun = a.overrun + math.max(0, settled + kept - amount)
     store(parts[i], a)
