@@ -16,7 +16,8 @@ class FaultProxy:
     """Give it to `async with`; `url` is its near end."""
 
     def __init__(self, port: int) -> None:
-        self._upstream = port
+        #: The port behind; a new one holds for new connections.
+        self.upstream = port
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -51,7 +52,7 @@ class FaultProxy:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
-        far, far_out = await asyncio.open_connection("127.0.0.1", self._upstream)
+        far, far_out = await asyncio.open_connection("127.0.0.1", self.upstream)
         armed: list[Fault] = []
         ways = [
             asyncio.create_task(self._forward(near, far_out, armed)),

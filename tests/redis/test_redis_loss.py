@@ -26,7 +26,7 @@ async def test_a_restart_without_a_file_forgets_nothing_a_running_process_knows(
     own_server.restart()
 
     first = await try_reserve(ledger, "lost")
-    await until(lambda: _admits(ledger, "again"), seconds=5)
+    await until(lambda: _admits(ledger), seconds=5)
 
     assert first is None
     found = await balance(ledger)
@@ -46,7 +46,7 @@ async def test_a_restart_with_an_append_only_file_forgets_nothing_at_all(opens: 
     running = await reserve(ledger, "running")
 
     own_server.restart()
-    await until(lambda: _admits(ledger, "again"))
+    await until(lambda: _admits(ledger))
 
     assert await settle(ledger, running, 1)
     found = await balance(ledger)
@@ -124,7 +124,7 @@ async def test_a_restored_counter_is_raised_and_never_lowered(opens: Opens, own_
     if held is not None:
         await settle(newcomer, held, 7 * CALL)
 
-    await until(lambda: _admits(ledger, "again"), seconds=5)
+    await until(lambda: _admits(ledger), seconds=5)
 
     assert held is not None, "a store found empty by a process that has not used it is a new ledger"
     assert (await balance(ledger)).settled_nanousd == 7 * CALL
@@ -141,7 +141,7 @@ async def test_an_orphan_that_was_lost_is_orphaned_money_again(opens: Opens, own
     del reservation
     own_server.command("FLUSHALL")
 
-    await until(lambda: _admits(witness, "again"), seconds=5)
+    await until(lambda: _admits(witness), seconds=5)
 
     found = await balance(witness)
     assert (found.orphaned_nanousd, found.open_nanousd) == (CALL, CALL)
@@ -155,7 +155,7 @@ async def test_nothing_is_reserved_while_others_may_still_raise_the_counters(
     own_server.command("FLUSHALL")
 
     began = asyncio.get_running_loop().time()
-    await until(lambda: _admits(ledger, "again"), seconds=5)
+    await until(lambda: _admits(ledger), seconds=5)
 
     assert asyncio.get_running_loop().time() - began >= QUICK.grace
 
@@ -210,8 +210,8 @@ async def _spend(ledger: RedisLedger, name: str, nanousd: int) -> None:
     await settle(ledger, await reserve(ledger, name), nanousd)
 
 
-async def _admits(ledger: RedisLedger, name: str) -> bool:
-    return await try_reserve(ledger, name) is not None
+async def _admits(ledger: RedisLedger) -> bool:
+    return await try_reserve(ledger, f"again-{time.monotonic_ns()}") is not None
 
 
 async def _knows(ledger: RedisLedger, salt: bytes) -> bool:

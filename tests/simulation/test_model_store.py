@@ -15,8 +15,8 @@ from tests.simulation.model_store import SECOND, ModelStore
 from tests.simulation.world import World
 
 TEXTS = {script.name: script.plain.text for script in (OPEN, RESERVE, LOOK, SETTLE, LATE, PAUSE, RESTORE)}
-#: Runs of each kind; their stores answer some thousand times.
-SEEDS = 20
+#: Runs whose stores give every answer there is, some thousand times altogether.
+FIRST_SEED, SEEDS = 20, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Runs(Protocol):
 @pytest.fixture(scope="module")
 def histories() -> list[list[Step]]:
     found: list[list[Step]] = []
-    seed = 0
+    seed = FIRST_SEED
     while len(found) < SEEDS:
         world = World(seed, model=Recording)
         seed += 1

@@ -140,6 +140,10 @@ class RedisLedger:
         claims.check()
         store.watch_for([claim.policy for claim in money])
         reply = await self._ask(claims)
+        if store.is_restoring and reply.status in {"ok", "known"}:
+            # This very answer may have shown that the store forgot; nothing is admitted on its word.
+            self._release(claims)
+            raise LedgerUnavailable("the store lost what it had acknowledged")
         if reply.status == "known":
             return self._known(claims, reply)
         if reply.status not in {"ok", "refused"}:
@@ -240,21 +244,22 @@ class RedisLedger:
     async def _ask(self, claims: Claims) -> Reply:
         store, keys = self._store, claims.keys(self._keyspace)
         until = store.decided_by()
-        unanswered = 0
+        asked = unanswered = 0
 
         def build() -> tuple[list[str], list[str]]:
             arguments = claims.arguments(clock=store.clock, calendar=store.calendar, clients_max=self._clients_max)
             return keys, arguments
 
-        for _ in range(1 + ASKED_AGAIN_MAX):
+        while True:
             request = store.request(RESERVE, build)
             try:
                 reply = await store.wait(request, until=until)
             except (asyncio.CancelledError, LedgerUnavailable):
                 self._undo(claims, request, unanswered)
                 raise
+            asked += 1
             unanswered += request.sends - 1
-            if reply.status != "stale":
+            if reply.status != "stale" or asked > ASKED_AGAIN_MAX:
                 break
         if unanswered and reply.status in NOTHING_DEBITED:
             # What was sent before may have debited all the same, or arrive yet.

@@ -96,6 +96,11 @@ class Store:
         broken = any(ear.line.broken for ear in list(self._ears.values()))
         return bool(self.epoch) and not broken and self.clock.now_us() >= self._recovering_until_us
 
+    @property
+    def is_restoring(self) -> bool:
+        """It was found to have forgotten, and is not raised yet."""
+        return self._restoring is not None
+
     def request(self, script: Script, build: Build, *, debt: Debt | None = None) -> Request:
         """Queue a question; `wait` has its answer."""
         line = self._line()
@@ -216,7 +221,7 @@ class Store:
                 preamble=lambda: (self.epoch, self.clock.argument),
                 hear=self._hear,
                 debts=self.debts,
-                pays=lambda: self._restoring is None,
+                pays=lambda: not self.is_restoring,
                 report=self._report,
             )
             line = Line(desk, self.timing)
