@@ -18,7 +18,7 @@ from routeguard.ledgers.redis.checks import check_store
 from routeguard.ledgers.redis.claims import Claims, latest
 from routeguard.ledgers.redis.debts import Debt
 from routeguard.ledgers.redis.keyspace import Keyspace
-from routeguard.ledgers.redis.line import Request, Timing
+from routeguard.ledgers.redis.line import Timing
 from routeguard.ledgers.redis.reply import Reply
 from routeguard.ledgers.redis.restoring import RedisReservation
 from routeguard.ledgers.redis.scripts import LATE, PAUSE, RESERVE, SETTLE
@@ -255,7 +255,9 @@ class RedisLedger:
             try:
                 reply = await store.wait(request, until=until)
             except (asyncio.CancelledError, LedgerUnavailable):
-                self._undo(claims, request, unanswered)
+                # Never sent, it never will be.
+                if request.sends + unanswered:
+                    self._release(claims)
                 raise
             asked += 1
             unanswered += request.sends - 1
@@ -295,24 +297,6 @@ class RedisLedger:
             return held
         assert int(amount) == claims.amount_nanousd, "an id stands for one reservation"
         return self._hold(claims, state, fields, None)
-
-    def _undo(self, claims: Claims, request: Request, unanswered: int) -> None:
-        """Nobody waits for this reserve any more: what it debits, or did when it was sent before, is released."""
-        assert request.answer is not None, "a reserve has a waiter"
-        if request.sends or request.answer.done():
-            request.answer.add_done_callback(partial(self._undone, claims, request, unanswered))
-            return
-        request.answer.cancel()  # the line leaves it out
-        if unanswered:
-            self._release(claims)
-
-    def _undone(self, claims: Claims, request: Request, unanswered: int, answer: "asyncio.Future[Reply]") -> None:
-        if not request.sends + unanswered:
-            return
-        is_answered = not answer.cancelled() and answer.exception() is None
-        if is_answered and request.sends + unanswered == 1 and answer.result().status in NOTHING_DEBITED:
-            return
-        self._release(claims)
 
     def _release(self, claims: Claims) -> None:
         """By its id, whether or not there is anything: a reserve that arrives later finds that it has ended."""

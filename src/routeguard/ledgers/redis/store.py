@@ -122,7 +122,7 @@ class Store:
         return asyncio.get_running_loop().time() + self.timing.decision - waited
 
     async def wait(self, request: Request, *, until: float | None = None) -> Reply:
-        """The answer to a question that keeps going when this waiter is cancelled.
+        """The answer to a question. When this waiter is cancelled, nobody waits for it any more.
 
         Args:
             request: The question.
@@ -132,13 +132,15 @@ class Store:
             LedgerUnavailable: There was none in time.
         """
         assert request.answer is not None, "somebody waits"
+        loop = asyncio.get_running_loop()
         if until is None:
-            until = asyncio.get_running_loop().time() + self.timing.decision
+            until = loop.time() + self.timing.decision
+        # A bare timer: `asyncio.timeout` and `shield` took a tenth of the time of a reserve.
+        timer = loop.call_at(until, request.fail, "the store did not answer in time")
         try:
-            async with asyncio.timeout_at(until):
-                return await asyncio.shield(request.answer)
-        except TimeoutError:
-            raise LedgerUnavailable("the store did not answer in time") from None
+            return await request.answer
+        finally:
+            timer.cancel()
 
     def owe(self, debt: Debt) -> None:
         """Something to be written, by whichever loop runs. From any thread."""
