@@ -242,8 +242,9 @@ class ModelStore:
         for name in fields:
             account = self.data.accounts.get(name)
             if account is not None:
-                account[OPEN] -= int(amount)
-                account[ORPHANED] += int(amount)
+                moved = min(account[OPEN], int(amount))
+                account[OPEN] -= moved
+                account[ORPHANED] += moved
         self.data.calls[reservation] = " ".join(["orphaned", amount, *fields])
         self.data.due[f"r{reservation}"] = self.now + ORPHAN_KEPT
         self.data.slots.get(self.everybody, {}).pop(reservation, None)

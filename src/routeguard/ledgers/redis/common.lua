@@ -115,7 +115,9 @@ local function orphan(id, record)
     local packed = redis.call('HGET', LEDGER, parts[i])
     if packed then
       local a = account(packed)
-      a.open, a.orphaned = a.open - amount, a.orphaned + amount
+      -- Less where the store forgot a past window and somebody raised it after the record was put back.
+      local moved = math.min(a.open, amount)
+      a.open, a.orphaned = a.open - moved, a.orphaned + moved
       redis.call('HSET', LEDGER, parts[i], pack(a))
     end
   end
