@@ -11,7 +11,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
-.PHONY: demo test check format coverage matrix bench mutate docs lock clean
+.PHONY: demo test check format coverage matrix bench mutate soak docs lock clean
 
 # Serves the demo on http://127.0.0.1:8000/, or another PORT; APP=django serves its Django twin.
 APP ?= fastapi
@@ -49,6 +49,13 @@ bench: .venv/dev.installed
 mutate: .venv/dev.installed
 	@$(BIN)/mutmut run
 	@$(BIN)/mutmut results
+
+# Hours of trouble for the ledgers: simulated runs on every core, then real processes killed at random.
+SEEDS ?= 100000
+MINUTES ?= 10
+soak: .venv/dev.installed
+	@$(BIN)/python -m tests.simulation.soak --seeds $(SEEDS)
+	@$(BIN)/python -m tests.simulation.chaos --minutes $(MINUTES)
 
 # Runs every example in the documentation and follows every link between its pages.
 docs: .venv/dev.installed

@@ -1,5 +1,8 @@
 """What the SQLite ledger costs: alone, and with four processes that pay from one budget at a given pace.
 
+The floor is the same load with transactions in which nothing is read or written: the same processes, event loops,
+threads and file lock. What it takes is the machine's; a ledger can only come near it.
+
 The pace is kept by arrivals at random moments, whatever the answers do, so that a slow one is not hidden by the
 requests it holds up. Every reservation is settled at once, so that the file sees twice as many operations.
 """
@@ -8,6 +11,7 @@ import asyncio
 import itertools
 import json
 import random
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -17,6 +21,8 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from measure import Row, duration, machine, print_table, verdict
+from routeguard.ledgers.sqlite.operation import Operation
+from routeguard.ledgers.sqlite.writer import Writer, writer_of
 
 from routeguard.clock import SystemClock
 from routeguard.ledgers.sqlite import SqliteLedger
@@ -35,6 +41,7 @@ SECONDS = 4
 PROCESSES = 4
 PACES = (400, 1_200, 3_600)
 P99_TARGET_MS = 1.0
+FLOOR, ONE, ALL = "the floor: nothing", "a budget and a slot", "two budgets, two slots and three rates"
 
 
 async def pair(ledger: SqliteLedger, number: str, client: str, *, all_claims: bool) -> int:
@@ -55,6 +62,28 @@ async def pair(ledger: SqliteLedger, number: str, client: str, *, all_claims: bo
     # A settlement that comes too late is written all the same.
     with suppress(LedgerUnavailable):
         await ledger.settle(reservation, state="settled", settled_nanousd=AMOUNT // 2, kept_nanousd=0)
+    return took
+
+
+class NothingToDo:
+    """A book whose transactions take the lock of the file and let it go."""
+
+    def attach(self, db: sqlite3.Connection) -> None: ...
+
+    def tidy(self, db: sqlite3.Connection, operations: int) -> None: ...
+
+
+async def floor_pair(writer: Writer, book: NothingToDo) -> int:
+    """As `pair`, with nothing in it."""
+    begun = time.perf_counter_ns()
+    took = 0
+    for _ in range(2):
+        operation = Operation(book, lambda _: None, seconds=1.0)
+        operation.expect()
+        writer.submit(operation)
+        with suppress(LedgerUnavailable):
+            await operation.wait(1.0)
+        took = took or time.perf_counter_ns() - begun
     return took
 
 
@@ -82,15 +111,23 @@ async def in_turn(ledger: SqliteLedger, pairs: int, *, tasks: int, all_claims: b
     return pairs / (time.perf_counter() - begun)
 
 
-async def at_pace(ledger: SqliteLedger, per_second: float, seed: int, *, all_claims: bool) -> list[int]:
+async def at_pace(folder: str, per_second: float, seed: int, *, claims: str) -> list[int]:
     """Nanoseconds of each reservation, at random moments so many times a second."""
     rng = random.Random(seed)
     took: list[int] = []
+    ledger, book = open_file(folder), NothingToDo()
+    writer = writer_of(str(Path(folder) / "bench.db"), "normal")
 
     async def one(number: int) -> None:
-        took.append(await pair(ledger, f"{seed}-{number}", f"{rng.randrange(CLIENTS):016x}", all_claims=all_claims))
+        if claims == FLOOR:
+            took.append(await floor_pair(writer, book))
+            return
+        client = f"{rng.randrange(CLIENTS):016x}"
+        took.append(await pair(ledger, f"{seed}-{number}", client, all_claims=claims == ALL))
 
-    await ledger.refresh()
+    while not ledger.healthy or not ledger.client_salt:
+        with suppress(LedgerUnavailable):  # the others are at it already
+            await ledger.refresh()
     begun = due = time.perf_counter()
     async with asyncio.TaskGroup() as group:
         for number in itertools.count():
@@ -105,11 +142,11 @@ async def at_pace(ledger: SqliteLedger, per_second: float, seed: int, *, all_cla
     return took
 
 
-def paced(folder: str, per_second: int, *, all_claims: bool) -> list[float]:
+def paced(folder: str, per_second: int, *, claims: str) -> list[float]:
     """Milliseconds of each reservation of all processes, sorted."""
     children = [
         subprocess.Popen(
-            [sys.executable, __file__, "child", folder, str(per_second / PROCESSES), str(seed), str(int(all_claims))],
+            [sys.executable, __file__, "child", folder, str(per_second / PROCESSES), str(seed), claims],
             stdout=subprocess.PIPE,
         )
         for seed in range(PROCESSES)
@@ -130,11 +167,11 @@ def bench_alone() -> list[Row]:
     return rows
 
 
-def bench_paced(*, all_claims: bool) -> list[Row]:
+def bench_paced(*, claims: str) -> list[Row]:
     rows = []
     for pace in PACES:
         with tempfile.TemporaryDirectory() as folder:
-            took = paced(folder, pace, all_claims=all_claims)
+            took = paced(folder, pace, claims=claims)
         p50, p99, p999, worst = (took[min(int(len(took) * part), len(took) - 1)] for part in (0.5, 0.99, 0.999, 1))
         rows.append(
             Row(
@@ -149,14 +186,14 @@ def bench_paced(*, all_claims: bool) -> list[Row]:
 
 def main() -> None:
     if sys.argv[1:2] == ["child"]:
-        folder, per_second, seed, all_claims = sys.argv[2:]
-        took = asyncio.run(at_pace(open_file(folder), float(per_second), int(seed), all_claims=all_claims == "1"))
+        folder, per_second, seed, claims = sys.argv[2:]
+        took = asyncio.run(at_pace(folder, float(per_second), int(seed), claims=claims))
         print(json.dumps(took))
         return
     print(machine())
     print_table("One process", bench_alone())
-    print_table(f"{PROCESSES} processes, a budget and a slot", bench_paced(all_claims=False))
-    print_table(f"{PROCESSES} processes, two budgets, two slots and three rates", bench_paced(all_claims=True))
+    for claims in (FLOOR, ONE, ALL):
+        print_table(f"{PROCESSES} processes, {claims}", bench_paced(claims=claims))
 
 
 if __name__ == "__main__":

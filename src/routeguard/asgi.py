@@ -66,7 +66,7 @@ class RouteGuard:
     def around(cls, app: "ASGIApp", settings: Settings, guard: Guard) -> "RouteGuard":
         """The face of a guard with a clock or a ledger of its own, which has said what is in force."""
         face = cls.__new__(cls)
-        face.__dict__.update(app=app, _config_error=None, _started=True)
+        face.__dict__.update(app=app, _config_error=None, _started=True, _running=Running())
         face._enforce(settings, guard)  # noqa: SLF001 - its own class
         return face
 

@@ -23,13 +23,16 @@ _limiters: dict[tuple[str, str], RateLimiter] = {}
 _lock = threading.Lock()
 
 
-def build_guard(settings: Settings, *, clock: Clock | None = None, ledger: Ledger | None = None) -> Guard:
+def build_guard(
+    settings: Settings, *, clock: Clock | None = None, ledger: Ledger | None = None, outward: bool = True
+) -> Guard:
     """A guard that enforces these settings. Opens nothing.
 
     Args:
         settings: What to enforce.
         clock: Time; the machine's by default. With a clock of its own a guard shares no counters.
         ledger: Where to count; by default the ledger of the settings, shared by namespace.
+        outward: False keeps no journal and sends no alerts, for requests that nobody made.
     """
     is_private = clock is not None
     clock = clock or SystemClock()
@@ -42,7 +45,7 @@ def build_guard(settings: Settings, *, clock: Clock | None = None, ledger: Ledge
             shared=not is_private,
         )
     journal = None
-    if settings.journal is not None:
+    if settings.journal is not None and outward:
         journal = ledger.journal = open_journal(settings.journal, namespace=settings.namespace)
     if is_private:
         limiter = RateLimiter(clock=clock, clients_max=settings.max_clients)
@@ -53,7 +56,7 @@ def build_guard(settings: Settings, *, clock: Clock | None = None, ledger: Ledge
     rules = _rules(settings)
     telemetry = Telemetry(clock=clock, clients_max=settings.max_clients)
     webhook = None
-    if settings.webhook_url is not None:
+    if settings.webhook_url is not None and outward:
         webhook = Webhook(
             settings.webhook_url, namespace=settings.namespace, budgets=settings.budgets, ledger=ledger, clock=clock
         )

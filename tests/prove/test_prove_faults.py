@@ -105,7 +105,7 @@ FAULTS = [
         "                    (key,) = [k for k, b in self._books.items() if b.span == book.span] or [None]\n"
         "                    if key:\n"
         "                        span = Span(book.span.end, book.span.end + 86400)\n"
-        "                        book = self._books[key] = Book(span)\n"
+        "                        book = self._books[key] = Book(book.budget, span)\n"
         "                        account = book.everybody\n"
         "                if was_orphaned:",
         "midnight",
@@ -113,7 +113,7 @@ FAULTS = [
     fault(
         "the end of a lease gives the money back",
         MEMORY,
-        "account.orphaned += reservation.amount_nanousd",
+        "account.orphaned += amount",
         "account.orphaned += 0",
         "crash",
     ),
@@ -135,8 +135,8 @@ FAULTS = [
     fault(
         "nobody counts the streams",
         MEMORY,
-        "return self._slots_in_use.get(claim.partition, 0) + claim.amount > claim.policy.quota",
-        "return False",
+        "policy.quota is not None and in_use.get(partition, 0) + amount > policy.quota",
+        "False",
         "parallel streams",
     ),
     fault(
@@ -219,8 +219,8 @@ FAULTS = [
     fault(
         "a stream may take as long as it likes",
         "asgi.py",
-        "time_limit.deadline = anyio.current_time() + guard.rules.stream_timeout_seconds",
-        "time_limit.deadline = anyio.current_time() + 3600",
+        "time_limit.set(guard.rules.stream_timeout_seconds)",
+        "time_limit.set(3600)",
         "hanging provider",
     ),
     fault(
@@ -273,7 +273,7 @@ REDIS_FAULTS = [
     fault(
         "what nobody waits for stays reserved",
         "ledgers/redis/ledger.py",
-        '        self._store.owe(Debt(SETTLE, keys, [claims.id, "released", "0", "0"]))',
+        "        self._store.owe(Debt(SETTLE, keys, arguments))",
         "        return",
         "lost reply",
     ),

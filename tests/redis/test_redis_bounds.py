@@ -10,7 +10,7 @@ from routeguard.ledgers.redis.debts import DEBTS_MAX, REFUSALS_MAX, Debt, Debts
 from routeguard.ledgers.redis.line import QUEUE_MAX, Timing
 from routeguard.ledgers.redis.scripts import SETTLE
 from routeguard.policy import LedgerUnavailable
-from tests.redis.calls import CALL, EVER, balance, reserve, settle, try_reserve
+from tests.redis.calls import CALL, EVER, QUICK, balance, reserve, settle, try_reserve, until
 from tests.redis.conftest import Opens, fresh_namespace
 from tests.redis.server import RedisServer
 
@@ -63,11 +63,11 @@ async def test_more_questions_than_may_wait_are_refused_at_once_and_the_rest_is_
     assert (await balance(ledger)).open_nanousd == EVER.limit_nanousd
 
 
-async def test_an_ending_of_which_the_store_knows_no_reservation_moves_no_money(
+async def test_an_ending_of_which_the_store_knows_no_reservation_moves_no_money_and_has_the_loss_mended(
     opens: Opens, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     namespace = fresh_namespace()
-    ledger = opens(shared_server.url, namespace=namespace)
+    ledger = opens(shared_server.url, namespace=namespace, timing=QUICK)
     reservation = await reserve(ledger, "gone")
     shared_server.command("HDEL", f"{{rg:{namespace}}}:calls", "gone")
 
@@ -77,7 +77,12 @@ async def test_an_ending_of_which_the_store_knows_no_reservation_moves_no_money(
     assert ended is False
     assert ledger.unknown_settlements == 1
     assert "its money stays" in caplog.text
-    assert (await balance(ledger)).open_nanousd == CALL
+    assert "a reservation is gone" in caplog.text
+
+    async def stands() -> bool:
+        return (await balance(ledger)).charged_nanousd == CALL
+
+    await until(stands)
 
 
 async def test_two_processes_that_end_one_reservation_end_it_once(opens: Opens, redis_url: str) -> None:

@@ -8,9 +8,13 @@ from fakeredis.aioredis import FakeAsyncRedisConnection
 from redis.asyncio.connection import AbstractConnection
 
 from routeguard.ledgers.redis import RedisLedger
+from routeguard.ledgers.redis.line import Timing
 from routeguard.policy import Ledger
 from routeguard.testing import FakeClock, LedgerContract
 from tests.redis.conftest import fresh_namespace
+
+#: What is counted is asked here, and not how fast: a busy machine is no reason to refuse.
+PATIENT = Timing(connect=10, exchange=20, decision=30)
 
 
 class _RedisContract(LedgerContract):
@@ -29,7 +33,12 @@ class _RedisContract(LedgerContract):
         self, url: str, clock: FakeClock, clients_max: int, connect: Callable[[], AbstractConnection] | None
     ) -> Ledger:
         ledger = RedisLedger(
-            url, namespace=fresh_namespace(), clients_max=clients_max, connect=connect, test_clock=clock
+            url,
+            namespace=fresh_namespace(),
+            clients_max=clients_max,
+            timing=PATIENT,
+            connect=connect,
+            test_clock=clock,
         )
         self.opened.append(ledger)
         return ledger

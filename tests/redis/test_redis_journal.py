@@ -14,6 +14,7 @@ from routeguard.journal.reading import reading
 from routeguard.ledgers.redis import RedisLedger
 from routeguard.policy import Budget, Claim, LedgerUnavailable, Parallel, Reservation, Window
 from routeguard.records import Note
+from routeguard.testing import FakeClock
 from tests.journal.rows import doubles, journal_at, select, until_idle
 from tests.redis.calls import CALL, EVER, QUICK, SLOT, balance, reserve, settle, try_reserve, until
 from tests.redis.conftest import Opens, fresh_namespace
@@ -151,6 +152,44 @@ async def test_an_orphan_is_ended_by_its_bill_once(opens: Opens, redis_url: str,
     assert (orphaned.orphaned_nanousd, settled.orphaned_nanousd, settled.settled_nanousd) == (CALL, 0, 7)
     assert select(path, "SELECT id, reason FROM journal WHERE event = 'adjust'") == [("lost", "found on the invoice")]
     assert [line.problems for line in await _lines(ledger, path)] == [()]
+
+
+async def test_an_orphan_is_known_as_long_as_its_money_is_charged(redis_url: str) -> None:
+    clock = FakeClock()
+    ledger = RedisLedger(redis_url, namespace=fresh_namespace(), timing=QUICK, test_clock=clock)
+    await ledger.reserve("lost", money=[Claim(EVER, "", CALL)], slots=[Claim(MOMENT, "", 1)])
+    for _ in range(5):
+        clock.advance(8 * 86_400)
+        await ledger.in_flight()
+
+    await ledger.adjust(Adjustment("lost", "found on the invoice", 7, None))
+
+    found = await balance(ledger)
+    await ledger.aclose()
+    assert (found.orphaned_nanousd, found.settled_nanousd) == (0, 7)
+
+
+async def test_money_that_a_store_was_raised_by_is_taken_away_from_its_budget(
+    opens: Opens, own_server: RedisServer
+) -> None:
+    """The reservation is known to nobody: who made it has died, and the store has forgotten it."""
+    namespace = fresh_namespace()
+    living = opens(own_server.url, namespace=namespace, timing=QUICK)
+    dead = RedisLedger(own_server.url, namespace=namespace, timing=QUICK)
+    await reserve(dead, "forgotten")
+    await dead.aclose()
+    await settle(living, await reserve(living, "1"), CALL // 2)
+    own_server.command("FLUSHALL")
+    await until(lambda: _admits(living, "2"), seconds=5)
+    raised = await balance(living)
+
+    await living.adjust(Adjustment("a", "the invoice has no such call", -CALL - CALL // 2, EVER))
+
+    found = await balance(living)
+    assert raised.orphaned_nanousd >= CALL
+    assert (found.settled_nanousd, found.orphaned_nanousd) == (0, raised.orphaned_nanousd - CALL)
+    with pytest.raises(AdjustmentRefused):
+        await living.adjust(Adjustment("b", "more than is there", -CALL, EVER))
 
 
 @pytest.mark.parametrize(

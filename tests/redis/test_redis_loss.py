@@ -1,6 +1,7 @@
 """A store that forgets what it has acknowledged is refused until it is raised to what every process knows."""
 
 import asyncio
+import time
 from itertools import count
 from zoneinfo import ZoneInfo
 
@@ -10,6 +11,7 @@ from routeguard.ledgers.redis import RedisLedger
 from routeguard.policy import Budget, Claim, LedgerUnavailable, Refused, Window
 from tests.redis.calls import CALL, EVER, QUICK, SLOT, balance, reserve, settle, try_reserve, until
 from tests.redis.conftest import Opens, fresh_namespace
+from tests.redis.proxy import FaultProxy
 from tests.redis.server import RedisServer
 
 MINE = Budget("total", Window("total", ZoneInfo("UTC")), 3 * CALL, per_client=True)
@@ -24,7 +26,7 @@ async def test_a_restart_without_a_file_forgets_nothing_a_running_process_knows(
     own_server.restart()
 
     first = await try_reserve(ledger, "lost")
-    await until(lambda: _admits(ledger, "again"), seconds=5)
+    await until(lambda: _admits(ledger), seconds=5)
 
     assert first is None
     found = await balance(ledger)
@@ -44,7 +46,7 @@ async def test_a_restart_with_an_append_only_file_forgets_nothing_at_all(opens: 
     running = await reserve(ledger, "running")
 
     own_server.restart()
-    await until(lambda: _admits(ledger, "again"))
+    await until(lambda: _admits(ledger))
 
     assert await settle(ledger, running, 1)
     found = await balance(ledger)
@@ -122,7 +124,7 @@ async def test_a_restored_counter_is_raised_and_never_lowered(opens: Opens, own_
     if held is not None:
         await settle(newcomer, held, 7 * CALL)
 
-    await until(lambda: _admits(ledger, "again"), seconds=5)
+    await until(lambda: _admits(ledger), seconds=5)
 
     assert held is not None, "a store found empty by a process that has not used it is a new ledger"
     assert (await balance(ledger)).settled_nanousd == 7 * CALL
@@ -139,7 +141,7 @@ async def test_an_orphan_that_was_lost_is_orphaned_money_again(opens: Opens, own
     del reservation
     own_server.command("FLUSHALL")
 
-    await until(lambda: _admits(witness, "again"), seconds=5)
+    await until(lambda: _admits(witness), seconds=5)
 
     found = await balance(witness)
     assert (found.orphaned_nanousd, found.open_nanousd) == (CALL, CALL)
@@ -153,9 +155,47 @@ async def test_nothing_is_reserved_while_others_may_still_raise_the_counters(
     own_server.command("FLUSHALL")
 
     began = asyncio.get_running_loop().time()
-    await until(lambda: _admits(ledger, "again"), seconds=5)
+    await until(lambda: _admits(ledger), seconds=5)
 
     assert asyncio.get_running_loop().time() - began >= QUICK.grace
+
+
+async def test_a_clock_set_back_while_nobody_reserves_makes_no_day_of_it(opens: Opens, own_server: RedisServer) -> None:
+    ledger = opens(own_server.url, namespace="back", timing=QUICK)
+    await ledger.refresh()
+    own_server.command("HSET", "{rg:back}:ledger", "until", str(time.time_ns() // 1000 + 86_400 * 1_000_000))
+
+    first = await try_reserve(ledger, "first")
+    left_us = int(own_server.command("HGET", "{rg:back}:ledger", "until").split()[1]) - time.time_ns() // 1000
+
+    assert first is None
+    assert left_us <= 5_000_000
+
+
+async def test_a_reserve_that_was_refused_when_it_came_again_is_released_where_it_came_before(
+    opens: Opens, own_server: RedisServer
+) -> None:
+    """The store executed it, lost the answer, and was told to wait for others before it came again."""
+    async with FaultProxy(own_server.port) as proxy:
+        ledger = opens(proxy.url, namespace="twice", timing=QUICK)
+        await ledger.refresh()
+
+        async def hold_back() -> None:
+            # While the first answer is on its way: another process has found that the store forgot.
+            proxy.delay = None
+            until = str(time.time_ns() // 1000 + 200_000)
+            await asyncio.to_thread(own_server.command, "HSET", "{rg:twice}:ledger", "until", until)
+            raise ConnectionResetError
+
+        proxy.delay = hold_back
+        answer = await try_reserve(ledger, "one")
+
+        async def released() -> bool:
+            return (await balance(ledger)).charged_nanousd == 0 and await ledger.in_flight() == 0
+
+        assert answer is None
+        assert own_server.command("HEXISTS", "{rg:twice}:calls", "one") == ":1\r\n", "it had been executed"
+        await until(released)
 
 
 async def test_a_namespace_of_another_version_is_refused(opens: Opens, own_server: RedisServer) -> None:
@@ -170,8 +210,8 @@ async def _spend(ledger: RedisLedger, name: str, nanousd: int) -> None:
     await settle(ledger, await reserve(ledger, name), nanousd)
 
 
-async def _admits(ledger: RedisLedger, name: str) -> bool:
-    return await try_reserve(ledger, name) is not None
+async def _admits(ledger: RedisLedger) -> bool:
+    return await try_reserve(ledger, f"again-{time.monotonic_ns()}") is not None
 
 
 async def _knows(ledger: RedisLedger, salt: bytes) -> bool:

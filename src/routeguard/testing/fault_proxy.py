@@ -16,7 +16,9 @@ class FaultProxy:
     """Give it to `async with`; `port` is its near end, and `url` that of its database 0."""
 
     def __init__(self, port: int, *, host: str = "127.0.0.1") -> None:
-        self._upstream = (host, port)
+        self._host = host
+        #: The port behind; a new one holds for new connections.
+        self.upstream = port
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -53,7 +55,7 @@ class FaultProxy:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
-        far, far_out = await asyncio.open_connection(*self._upstream)
+        far, far_out = await asyncio.open_connection(self._host, self.upstream)
         armed: list[Fault] = []
         ways = [
             asyncio.create_task(self._forward(near, far_out, armed)),

@@ -150,7 +150,7 @@ class Stage:
         settings = (settings or self.settings).changed(**keywords)
         clock = FakeClock(start or datetime.now(UTC))
         async with self.ledger(clock, rules_the_store=True) as ledger:
-            engine = build_guard(settings, clock=clock, ledger=ledger)
+            engine = build_guard(settings, clock=clock, ledger=ledger, outward=False)
             guard = RouteGuard.around(app, settings, engine)
             yield Bench(settings, guard, engine, clock, Visitors(settings.strategy, settings.exempt_clients), app)
 

@@ -51,7 +51,7 @@ async def main() -> None:
         settings.ledger, namespace=settings.namespace, clock=clock, clients_max=settings.max_clients, shared=False
     )
     chat = Chat(output_tokens_max=1000, script=Script(words=WORDS), gate=anyio.Event())
-    guard = RouteGuard.around(chat, settings, build_guard(settings, clock=clock, ledger=ledger))
+    guard = RouteGuard.around(chat, settings, build_guard(settings, clock=clock, ledger=ledger, outward=False))
     await ledger.refresh()
     _say("ready")
     await _line()

@@ -15,6 +15,22 @@ if done then
 end
 write_even_when_full()
 
+-- Orphaned money of which no reservation is known: a store that forgot was raised by it.
+local function unexplained(field, orphaned)
+  local records = orphaned > 0 and redis.call('HGETALL', CALLS) or {}
+  for i = 2, #records, 2 do
+    local parts = words(records[i])
+    if parts[1] == 'orphaned' then
+      for n = 3, #parts do
+        if parts[n] == field then
+          orphaned = orphaned - tonumber(parts[2])
+        end
+      end
+    end
+  end
+  return math.max(0, orphaned)
+end
+
 local fields, ceiling, changed = {}, 0, {settled = amount, kept = 0}
 if known.counter == '' then
   local parts = words(redis.call('HGET', CALLS, id) or 'forgotten 0')
@@ -40,10 +56,12 @@ else
     -- Kept money first, of which nobody knows that it was billed.
     local a = account(packed)
     changed.kept = -math.min(-amount, a.kept)
-    changed.settled = amount - changed.kept
-    if a.settled + changed.settled < 0 then
+    changed.settled = -math.min(-amount + changed.kept, a.settled)
+    local rest = amount - changed.kept - changed.settled
+    if -rest > unexplained(fields[1], a.orphaned) then
       return reply('refused', 'too_much')
     end
+    changed.orphaned = rest
   end
 end
 for _, field in ipairs(fields) do
@@ -51,7 +69,8 @@ for _, field in ipairs(fields) do
   if packed then
     local a = account(packed)
     for part, by in pairs(changed) do
-      a[part] = a[part] + by
+      -- A store that forgot and was raised may hold less as orphaned than its records say.
+      a[part] = math.max(0, a[part] + by)
     end
     store(field, a)
   end

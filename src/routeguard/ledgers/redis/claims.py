@@ -40,8 +40,8 @@ class Claims:
         assert len(amounts) <= 1, "every budget is debited the same amount"
         assert all(0 < amount <= 2**53 for amount in amounts), "an amount is exact in a double"
         assert len({claim.policy.counter for claim in self.money}) == len(self.money), "one claim a counter"
-        names = [self.id, *[claim.partition for claim in self.money], *self.slot_partitions]
-        assert not any(map(_has_space, names)), "ids and partitions are words"
+        names = [self.id, *filter(None, [claim.partition for claim in self.money]), *filter(None, self.slot_partitions)]
+        assert " ".join(names).split() == names, "ids and partitions are words"
 
     def keys(self, keyspace: Keyspace) -> list[str]:
         return [
@@ -95,7 +95,3 @@ class Claims:
 def latest(ends: Sequence[int | None]) -> int | None:
     """The latest reset; None as soon as one of them never resets."""
     return None if None in ends else max((end for end in ends if end is not None), default=None)
-
-
-def _has_space(name: str) -> bool:
-    return len(name.split()) > 1 or name.strip() != name

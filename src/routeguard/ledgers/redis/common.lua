@@ -19,9 +19,14 @@ local LEDGER, CALLS, DUE, SLOTS, UNWRITTEN = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
 local COMMON_KEYS = 5
 local SECOND = 1000000
 local DAY = 86400 * SECOND
--- A past window is kept for the streams that were reserved in it, an orphan for whoever knows its bill, an ended
--- record for the reply that was lost.
+-- A past window is kept for the streams that were reserved in it, an orphan for whoever knows its bill and asked about
+-- again, an ended record for the reply that was lost.
 local PAST_KEPT, ORPHAN_KEPT, ENDED_KEPT = 2 * DAY, 7 * DAY, 600 * SECOND
+
+-- A command that was on its way for longer is of another time.
+local ASKED_TOO_LONG_AGO = 5 * SECOND
+-- What is known of a store that forgot is raised by then.
+local RECOVERING_MAX = 5 * SECOND
 
 local now, wall
 if ARGV[2] == '' then
@@ -108,6 +113,16 @@ local function write_down(event, id, ceiling, changed, fields, note)
   return record
 end
 
+-- Until when nobody reserves, or '0'. A clock set back in the meantime must not make a day of it.
+local function recovering(found)
+  local ends = tonumber(found or '0')
+  if ends > now + RECOVERING_MAX then
+    ends = now + RECOVERING_MAX
+    redis.call('HSET', LEDGER, 'until', text(ends))
+  end
+  return ends > now and text(ends) or '0'
+end
+
 local orphans = {}
 
 -- The lease is over: the slot is free, the money stays.
@@ -118,7 +133,9 @@ local function orphan(id, record)
     local packed = redis.call('HGET', LEDGER, parts[i])
     if packed then
       local a = account(packed)
-      a.open, a.orphaned = a.open - amount, a.orphaned + amount
+      -- Less where the store forgot a past window and somebody raised it after the record was put back.
+      local moved = math.min(a.open, amount)
+      a.open, a.orphaned = a.open - moved, a.orphaned + moved
       redis.call('HSET', LEDGER, parts[i], pack(a))
     end
   end
@@ -130,6 +147,19 @@ local function orphan(id, record)
   redis.call('ZADD', DUE, text(now + ORPHAN_KEPT), 'r' .. id)
   redis.call('ZREM', SLOTS, id)
   orphans[#orphans + 1] = id
+end
+
+-- An orphan is of use as long as an account holds its money: somebody may still find out what it cost.
+local function is_of_use(record)
+  local parts = words(record or '')
+  if parts[1] == 'orphaned' then
+    for i = 3, #parts do
+      if redis.call('HGET', LEDGER, parts[i]) then
+        return true
+      end
+    end
+  end
+  return false
 end
 
 -- Do at most `most` of what is due; whether there was anything.
@@ -144,6 +174,8 @@ local function reap(most)
       local record = redis.call('HGET', CALLS, name)
       if record and string.sub(record, 1, 5) == 'open ' then
         orphan(name, record)
+      elseif is_of_use(record) then
+        redis.call('ZADD', DUE, text(now + ORPHAN_KEPT), member)
       else
         redis.call('HDEL', CALLS, name)
         redis.call('ZREM', DUE, member)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from routeguard.ledgers.redis.scripts import Script
+from routeguard.policy import Reservation
 from routeguard.telemetry import logger
 
 #: Writes kept while the store is away. Beyond it the oldest is given up: an ending becomes an orphan at its lease.
@@ -27,6 +28,10 @@ class Debt:
     arguments: list[str]
     #: Called once when the store has it.
     on_paid: Callable[[], None] | None = None
+    #: What it ends, kept alive until it is written.
+    ends: Reservation | None = None
+    #: Since when, in microseconds on the store's clock.
+    owed_us: int = 0
     refusals: int = field(default=0, init=False)
 
 

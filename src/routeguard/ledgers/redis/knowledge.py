@@ -84,7 +84,7 @@ class Knowledge:
         """Count a late bill that is on its way, or (negative) that has arrived."""
         with self._lock:
             for name in fields:
-                counter, start, kind = _split(name)
+                counter, start, kind = split(name)
                 window = self._windows.get(counter)
                 known = window.find(kind) if window is not None and window.start == start else None
                 if known is not None:
@@ -102,11 +102,11 @@ class Knowledge:
                 known = window.find(OVERFLOW)
             return 0 if known is None else known.parts.spent + known.coming_nanousd
 
-    def highest(self) -> Iterator[tuple[str, Known]]:
-        """Every account with money in a newest window, with its field."""
+    def highest(self) -> Iterator[tuple[str, int, str, Known]]:
+        """Every account with money in a newest window: its counter, the start of the window, its kind."""
         with self._lock:
             found = [
-                (f"{counter}|{window.start}|{kind}", known)
+                (counter, window.start, kind, known)
                 for counter, window in self._windows.items()
                 for kind, known in (*window.others.items(), *window.clients.items())
                 if known.highest_nanousd
@@ -115,7 +115,7 @@ class Knowledge:
 
     def _learn(self, account: Account, reply: Reply) -> bool:
         now_us, adjusts = reply.now_us, reply.adjusts
-        counter, start, kind = _split(account.field)
+        counter, start, kind = split(account.field)
         window = self._windows.get(counter)
         if window is None or window.start < start:
             if window is not None:
@@ -155,7 +155,7 @@ class Knowledge:
                 self._past.pop()
 
 
-def _split(name: str) -> tuple[str, int, str]:
+def split(name: str) -> tuple[str, int, str]:
     """Counter, start of the window, and kind of an account, from its field."""
     label, zone, per_client, start, kind = name.split("|", 4)
     return f"{label}|{zone}|{per_client}", int(start), kind

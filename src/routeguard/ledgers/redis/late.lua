@@ -3,7 +3,8 @@
 -- ARGV  id of the charge, amount, clients_max, what the guard knows besides (empty: no journal), then the fields of
 --       the accounts
 -- Reply ok with the record and the accounts.
-local LATE_KEPT = DAY
+-- More than a clock that is set a day ahead takes from it.
+local LATE_KEPT = 2 * DAY
 local charge_id, extra, clients_max, note = take(), tonumber(take()), tonumber(take()), take()
 local id = 'late:' .. charge_id
 if redis.call('HGET', LEDGER, 'epoch') ~= ARGV[1] then

@@ -21,7 +21,7 @@ from routeguard.ledgers.redis.claims import Claims, latest
 from routeguard.ledgers.redis.debts import Debt
 from routeguard.ledgers.redis.forgetting import forget_keys
 from routeguard.ledgers.redis.keyspace import Keyspace
-from routeguard.ledgers.redis.line import Request, Timing
+from routeguard.ledgers.redis.line import Timing
 from routeguard.ledgers.redis.reply import Reply
 from routeguard.ledgers.redis.restoring import RedisReservation
 from routeguard.ledgers.redis.scripts import ADJUST, FIRST, LATE, PAUSE, RESERVE, SETTLE, STATEMENT
@@ -154,9 +154,10 @@ class RedisLedger:
         claims.check()
         store.watch_for([claim.policy for claim in money])
         reply = await self._ask(claims)
-        for _ in range(ASKED_AGAIN_MAX):
-            if reply.status == "stale":
-                reply = await self._ask(claims)
+        if store.is_restoring and reply.status in {"ok", "known"}:
+            # This very answer may have shown that the store forgot; nothing is admitted on its word.
+            self._release(claims)
+            raise LedgerUnavailable("the store lost what it had acknowledged")
         if reply.status == "known":
             return self._known(claims, reply)
         if reply.status not in {"ok", "refused"}:
@@ -190,9 +191,10 @@ class RedisLedger:
             self.double_settlements += 1
             return False
         reservation.state = state
+        self._store.unwritten[reservation.id] = reservation
         keys = self._keys_of_settle(reservation.slot_partitions)
         arguments = [reservation.id, state, str(settled_nanousd), str(kept_nanousd), note_argument(note, self.journal)]
-        debt = Debt(SETTLE, keys, arguments)
+        debt = Debt(SETTLE, keys, arguments, ends=reservation, owed_us=self._store.clock.now_us())
         request = self._store.request(SETTLE, lambda: (keys, arguments), debt=debt)
         reply = await self._store.wait(request)
         if reply.status == "ok":
@@ -308,17 +310,30 @@ class RedisLedger:
 
     async def _ask(self, claims: Claims) -> Reply:
         store, keys = self._store, claims.keys(self._keyspace)
+        until = store.decided_by()
+        asked = unanswered = 0
 
         def build() -> tuple[list[str], list[str]]:
             arguments = claims.arguments(clock=store.clock, calendar=store.calendar, clients_max=self._clients_max)
             return keys, arguments
 
-        request = store.request(RESERVE, build)
-        try:
-            return await store.wait(request)
-        except (asyncio.CancelledError, LedgerUnavailable):
-            self._undo(claims, request)
-            raise
+        while True:
+            request = store.request(RESERVE, build)
+            try:
+                reply = await store.wait(request, until=until)
+            except (asyncio.CancelledError, LedgerUnavailable):
+                # Never sent, it never will be.
+                if request.sends + unanswered:
+                    self._release(claims)
+                raise
+            asked += 1
+            unanswered += request.sends - 1
+            if reply.status != "stale" or asked > ASKED_AGAIN_MAX:
+                break
+        if unanswered and reply.status in NOTHING_DEBITED:
+            # What was sent before may have debited all the same, or arrive yet.
+            self._release(claims)
+        return reply
 
     def _hold(self, claims: Claims, state: State, fields: Sequence[str], refused: Refused | None) -> RedisReservation:
         reservation = RedisReservation(
@@ -350,19 +365,8 @@ class RedisLedger:
         assert int(amount) == claims.amount_nanousd, "an id stands for one reservation"
         return self._hold(claims, state, fields, None)
 
-    def _undo(self, claims: Claims, request: Request) -> None:
-        """Nobody waits for this reserve any more: what it debits is released."""
-        assert request.answer is not None, "a reserve has a waiter"
-        if not request.sends and not request.answer.done():
-            request.answer.cancel()  # the line leaves it out
-            return
-        request.answer.add_done_callback(partial(self._undone, claims, request))
-
-    def _undone(self, claims: Claims, request: Request, answer: "asyncio.Future[Reply]") -> None:
-        if not request.sends:
-            return
-        if not answer.cancelled() and answer.exception() is None and answer.result().status in NOTHING_DEBITED:
-            return
+    def _release(self, claims: Claims) -> None:
+        """By its id, whether or not there is anything: a reserve that arrives later finds that it has ended."""
         keys = self._keys_of_settle(claims.slot_partitions)
         arguments = [claims.id, "released", "0", "0", UNKNOWN if self.journal is not None else ""]
         self._store.owe(Debt(SETTLE, keys, arguments))

@@ -76,6 +76,11 @@ class Request:
     #: The server does not know its script by name.
     by_text: bool = False
 
+    @property
+    def is_given_up(self) -> bool:
+        """Nobody waits for it any more, and nothing has to be written."""
+        return self.debt is None and self.answer is not None and self.answer.done()
+
     def fail(self, problem: str) -> None:
         """Whoever waits is told that nobody knows."""
         if self.answer is not None and not self.answer.done():
@@ -210,7 +215,10 @@ class Line:
         room = FLYING_MAX - len(self._flying)
         batch: list[Request] = []
         while self._again and len(batch) < room:
-            batch.append(self._again.popleft())
+            request = self._again.popleft()
+            # Given up since: what it may have done is undone by its id.
+            if not request.is_given_up:
+                batch.append(request)
         writes = min(WRITES_MAX, room) - len(batch)
         if writes > 0 and self.desk.pays():
             batch += [Request(debt.script, _as_it_is(debt), None, debt) for debt in self.desk.debts.take(writes)]
@@ -219,7 +227,7 @@ class Line:
         while self._questions and len(batch) < room:
             request = self._questions.popleft()
             # Given up while it waited: it was never sent, so nothing has to be undone.
-            if request.answer is None or not request.answer.done():
+            if not request.is_given_up:
                 batch.append(request)
         return batch
 

@@ -25,7 +25,7 @@ for i, windows in ipairs(known) do
   fields[i] = found .. 'a'
 end
 local streams = redis.call('ZCOUNT', SLOTS, '(' .. now_text, '+inf')
-local switches = {meta[2] == '1' and '1' or '0', meta[3] or '0', meta[5] or '-'}
+local switches = {meta[2] == '1' and '1' or '0', recovering(meta[3]), meta[5] or '-'}
 local found = {text(streams)}
 if left ~= '0' then
   local before = text(now - LEFT_BEHIND)

@@ -19,5 +19,5 @@ if journal ~= '' and redis.call('HSETNX', LEDGER, 'journal ' .. journal, '1') ==
 end
 local found = redis.call('HMGET', LEDGER, 'epoch', 'schema', 'salt', 'paused', 'until', 'wall')
 wall = math.max(wall, tonumber(found[6] or '0'))
-local switches = {found[4] == '1' and '1' or '0', found[5] or '0', found[3], found[2]}
+local switches = {found[4] == '1' and '1' or '0', recovering(found[5]), found[3], found[2]}
 return reply('ok', found[1], table.concat(switches, ' '))

@@ -6,7 +6,6 @@
 --       rates, then each: quota, window in microseconds; its log is the next of KEYS
 -- Reply ok or refused: a letter a budget (. fits, n never, s spent, b busy) and a slot (. f full), then the
 --       microseconds until each rate has a slot. known: the record. stale: ask again with newer windows and time.
-local ASKED_TOO_LONG_AGO = 5 * SECOND
 local REAPED = 8
 local EXACT_MAX, BUCKETS = 100, 60
 
@@ -221,8 +220,10 @@ if not known_windows then
 end
 if meta[1] ~= ARGV[1] then
   return reply('lost')
-elseif tonumber(meta[2] or '0') > now then
-  return reply('recovering', meta[2])
+end
+local recovers = recovering(meta[2])
+if recovers ~= '0' then
+  return reply('recovering', recovers)
 end
 local latest = tonumber(meta[3] or '0')
 if latest > wall then

@@ -2,16 +2,21 @@
 -- reservations back, and let nobody reserve until every running process had the time to do the same. Nothing is ever
 -- lowered, so it may run as often and as late as it likes.
 --
--- ARGV  first call of this caller (1 or 0), a new epoch, salt, paused, schema, microseconds of grace, how often
---       something was changed by hand, the journal of this caller or empty,
+-- ARGV  microseconds at which it was asked (by the server's clock), first call of this caller (1 or 0), a new epoch,
+--       salt, paused, schema, microseconds of grace, a second that no window may be before, how often something was
+--       changed by hand, the journal of this caller or empty,
 --       accounts, then each: field, settled, kept, overrun, highest total, seconds at which its window ends or empty
 --       reservations, then each: id, lease in microseconds, holds a slot of everybody (1 or 0), its client slots in
 --       KEYS (0 or 1), amount, fields, then the fields
 -- Reply the epoch that holds now, and until when nobody reserves.
+if tonumber(take()) < now - ASKED_TOO_LONG_AGO then
+  return reply('stale')
+end
 local first, epoch, salt, paused = take() == '1', take(), take(), take()
-local schema, grace, adjusts, journal = take(), tonumber(take()), tonumber(take()), take()
+local schema, grace, latest = take(), tonumber(take()), tonumber(take())
+local adjusts, journal = tonumber(take()), take()
 write_even_when_full()
-local found = redis.call('HMGET', LEDGER, 'epoch', 'restored', 'until', 'paused')
+local found = redis.call('HMGET', LEDGER, 'epoch', 'restored', 'until', 'wall')
 if first then
   local waits = tonumber(found[3] or '0')
   if not found[1] or found[1] == ARGV[1] then
@@ -37,6 +42,10 @@ if first then
 elseif found[1] ~= ARGV[1] then
   return reply('lost')
 end
+
+-- A window does not move backwards either.
+wall = math.max(wall, latest, tonumber(found[4] or '0'))
+redis.call('HSET', LEDGER, 'wall', text(wall))
 
 local function raise(field, settled, kept, overrun, highest, ends)
   local packed = redis.call('HGET', LEDGER, field)

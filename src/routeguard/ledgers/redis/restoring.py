@@ -1,12 +1,13 @@
 """What a process hands back to a store that lost it, in pieces that a script takes in one step each."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from routeguard.ledgers.redis.keyspace import Keyspace
-from routeguard.ledgers.redis.knowledge import Known
+from routeguard.ledgers.redis.knowledge import Knowledge, Known, split
 from routeguard.ledgers.redis.reply import Parts
+from routeguard.ledgers.redis.store_clock import Calendar
 from routeguard.policy import Reservation
 from routeguard.records import Sums
 
@@ -27,7 +28,28 @@ class RedisReservation(Reservation):
 Entry = tuple[str, Known, int | None]
 
 
-def raised(known: Known | None, sums: Sums) -> Known:
+def entries(knowledge: Knowledge, journaled: Mapping[str, Sums], calendar: Calendar) -> tuple[list[Entry], int]:
+    """What to raise, and the second that no window of the store may be before.
+
+    Args:
+        knowledge: What this process has seen.
+        journaled: What the rows of its journal add up to, by the name of each counter; past windows are left out.
+        calendar: Every window it has asked for.
+    """
+    found = {(counter, start, kind): known for counter, start, kind, known in knowledge.highest()}
+    windows = calendar.newest() | {(counter, start) for counter, start, _ in found}
+    for name, sums in journaled.items():
+        counter, start, kind = split(name)
+        if (counter, start) in windows:
+            found[counter, start, kind] = _raised(found.get((counter, start, kind)), sums)
+    accounts = [
+        (f"{counter}|{start}|{kind}", known, calendar.span(counter, start).end)
+        for (counter, start, kind), known in found.items()
+    ]
+    return accounts, max([start for _, start, _ in found], default=0)
+
+
+def _raised(known: Known | None, sums: Sums) -> Known:
     """What this process has seen of an account, raised to what the journal has rows of."""
     parts = known.parts if known is not None else Parts()
     highest = Parts(

@@ -2,8 +2,8 @@
 --
 -- ARGV  id, state, settled, kept, what the guard knows besides (empty: no journal); the client slots it may hold are
 --       KEYS from 6
--- Reply ok with the record and the accounts; ended when it had ended before; unknown when there is no record. Then the ending is
---       written down as well: a reserve that is still on its way must find it.
+-- Reply ok with the record and the accounts; ended when it had ended before; unknown when there is no record. Then the
+--       ending is written down as well: a reserve that is still on its way must find it.
 local id, state, settled, kept, note = take(), take(), tonumber(take()), tonumber(take()), take()
 local EVENTS = {settled = 'settle', kept = 'keep', released = 'release'}
 if redis.call('HGET', LEDGER, 'epoch') ~= ARGV[1] then
@@ -43,7 +43,8 @@ for i = 3, #parts do
   -- A past window that was purged has nothing left to correct.
   if packed then
     local a = account(packed)
-    a[parts[1]] = a[parts[1]] - amount
+    -- A store that forgot and was raised may hold less as orphaned than its records say.
+    a[parts[1]] = math.max(0, a[parts[1]] - amount)
     a.settled, a.kept = a.settled + settled, a.kept + kept
     a.overrun = a.overrun + overrun
     store(parts[i], a)

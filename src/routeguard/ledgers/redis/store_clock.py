@@ -1,6 +1,7 @@
 """The store's time as this process knows it between two answers, and the windows that hold it."""
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from routeguard.clock import Clock
@@ -10,10 +11,11 @@ from routeguard.policy import NANOSECONDS, Budget, Span
 class StoreClock:
     """The server decides what time it is. An estimate from its last answer chooses the windows to offer it."""
 
-    def __init__(self, test_clock: Clock | None = None) -> None:
+    def __init__(self, test_clock: Clock | None = None, *, monotonic_ns: Callable[[], int] = time.monotonic_ns) -> None:
         #: Given to the scripts instead of the server's time. In tests only.
         self._test_clock = test_clock
-        self._offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        self._monotonic_ns = monotonic_ns
+        self._offset_us = time.time_ns() // 1000 - monotonic_ns() // 1000
         self._wall_seconds = 0
 
     @property
@@ -25,14 +27,14 @@ class StoreClock:
 
     def hear(self, *, now_us: int, wall_seconds: int) -> None:
         """Learn from an answer. Its way back makes the estimate late by a round trip at most, never early."""
-        self._offset_us = now_us - time.monotonic_ns() // 1000
+        self._offset_us = now_us - self._monotonic_ns() // 1000
         self._wall_seconds = wall_seconds
 
     def now_us(self) -> int:
         """Microseconds on the store's clock."""
         if self._test_clock is not None:
             return self._test_clock.monotonic_ns() // 1000
-        return time.monotonic_ns() // 1000 + self._offset_us
+        return self._monotonic_ns() // 1000 + self._offset_us
 
     def wall_seconds(self) -> int:
         """The second that chooses windows; never before one that has chosen."""
@@ -65,6 +67,7 @@ class Calendar:
 
     def __init__(self) -> None:
         self._windows: dict[tuple[str, str, bool], Windows] = {}
+        self._budgets: dict[str, Budget] = {}
 
     def windows(self, budget: Budget, wall_seconds: int) -> Windows:
         """The windows of a budget around this second."""
@@ -74,11 +77,16 @@ class Calendar:
             span = budget.window.span(wall_seconds)
             next_end = None if span.end is None else budget.window.span(span.end).end
             found = self._windows[budget.counter] = Windows(f"{name}|{zone}|{int(per_client)}", span, next_end)
+            self._budgets[found.counter] = budget
         return found
 
-    def current(self) -> dict[str, Windows]:
-        """The newest windows asked for, by counter."""
-        return {windows.counter: windows for windows in self._windows.values()}
+    def newest(self) -> set[tuple[str, int]]:
+        """Every counter asked for, with the start of its window."""
+        return {(windows.counter, windows.span.start) for windows in self._windows.values()}
+
+    def span(self, counter: str, start: int) -> Span:
+        """The window of a counter asked for before that began at this second."""
+        return self._budgets[counter].window.span(start)
 
 
 def _holds(span: Span, wall_seconds: int) -> bool:
