@@ -115,6 +115,13 @@ DEEPSEEK = model(
 )
 
 
+def test_a_flat_price_holds_from_the_first_token_and_one_that_never_changes_from_the_first_second() -> None:
+    price = Price.flat(rates(input="3", output="15"))
+
+    assert price.steps == ((-1, rates(input="3", output="15")),)
+    assert Schedule.always(price).eras == (Era(0, ((0, price),)),)
+
+
 @pytest.mark.parametrize(
     ("one", "usage", "nanousd"),
     [
