@@ -1,4 +1,4 @@
-"""What is written for a late bill, for the kill switch and for the host's clock, operation by operation."""
+"""What is in the way of a claim, and what is written for a late bill, for the switch and for the host's clock."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from routeguard.ledgers.sqlite.book import Entry, SqliteBook
-from routeguard.ledgers.sqlite.counters import Debit, Parts
+from routeguard.ledgers.sqlite.counters import Debit, Parts, Share, verdict
 from routeguard.ledgers.sqlite.file import connect
-from routeguard.policy import Budget, Claim
+from routeguard.policy import Budget, Claim, Parallel, Rate, Span
 from routeguard.testing import FakeClock
 from routeguard.testing.ledger_contract.claims import CALL, DAY_SECONDS, budget
 
@@ -54,6 +54,63 @@ def clients(db: sqlite3.Connection) -> int:
     (number,) = db.execute("SELECT clients FROM budgets WHERE per_client = 1").fetchone()
     assert isinstance(number, int)
     return number
+
+
+SLOT, MY_SLOT = Claim(Parallel(1, 1), "", 1), Claim(Parallel(1, 1, per_client=True), "a", 1)
+RATE, MY_RATE = Claim(Rate("all-1", 1, 1), "", 1), Claim(Rate("client-1", 1, 1), "a", 1)
+
+
+def share(limit: int, *, amount: int = 10, mine: bool = False, end: int | None = 5, **parts: int) -> Share:
+    """A claim of 10 nano-USD beside its counter."""
+    one = budget(limit, per_client=mine)
+    partition = "a" if mine else ""
+    return Share(Claim(one, partition, amount), 1, Span(0, end), partition, parts=Parts(**parts) if parts else None)
+
+
+@pytest.mark.parametrize(
+    ("shares", "slots", "rates", "found"),
+    [
+        ([share(9)], [], [], ("too_expensive", False, None, 0)),
+        ([share(9, mine=True)], [], [], ("too_expensive", True, None, 0)),
+        ([share(9, mine=True), share(9)], [], [], ("too_expensive", False, None, 0)),
+        ([share(9, mine=True), share(10, settled=9)], [SLOT], [RATE], ("too_expensive", True, None, 0)),
+        ([share(1, amount=2)], [], [], ("too_expensive", False, None, 0)),
+        ([share(0)], [], [], ("budget_exhausted", False, 5, 0)),
+        ([share(10, settled=1)], [], [], ("budget_exhausted", False, 5, 0)),
+        ([share(10, kept=1)], [], [], ("budget_exhausted", False, 5, 0)),
+        ([share(10, orphaned=1)], [], [], ("budget_exhausted", False, 5, 0)),
+        ([share(10, mine=True, kept=1)], [SLOT], [RATE], ("budget_exhausted", True, 5, 0)),
+        ([share(10, mine=True, kept=1, end=7), share(10, kept=1)], [], [], ("budget_exhausted", False, 7, 0)),
+        ([share(10, kept=1), share(10, kept=1, end=None)], [], [], ("budget_exhausted", False, None, 0)),
+        ([share(10, open=1), share(10, mine=True, kept=1, end=7)], [], [], ("budget_exhausted", True, 7, 0)),
+        ([share(10, open=1)], [SLOT], [RATE], ("rate_limited", False, None, 3)),
+        ([], [], [MY_RATE], ("rate_limited", True, None, 3)),
+        ([], [SLOT], [MY_RATE, RATE], ("rate_limited", False, None, 3)),
+        ([share(10, open=1)], [], [], ("busy", False, None, 0)),
+        ([share(20, open=6, kept=5)], [], [], ("busy", False, None, 0)),
+        ([share(10, mine=True, open=1)], [], [], ("busy", True, None, 0)),
+        ([share(10, mine=True, open=1)], [MY_SLOT], [], ("busy", True, None, 0)),
+        ([share(10, mine=True, open=1)], [SLOT], [], ("busy", False, None, 0)),
+        ([share(10, open=1)], [MY_SLOT], [], ("busy", False, None, 0)),
+        ([share(10, mine=True, open=1), share(10, open=1)], [], [], ("busy", False, None, 0)),
+    ],
+)
+def test_the_most_final_thing_in_the_way_is_the_verdict(
+    shares: list[Share],
+    slots: list[Claim[Parallel]],
+    rates: list[Claim[Rate]],
+    found: tuple[str, bool, int | None, int],
+) -> None:
+    refused = verdict(shares, slots, rates, 3)
+
+    assert refused is not None
+    assert (refused.cause, refused.per_client, refused.resets_at, refused.retry_ns) == found
+
+
+def test_what_fits_to_the_last_nano_dollar_has_nothing_in_the_way() -> None:
+    assert verdict([], [], [], 0) is None
+    assert verdict([share(10)], [], [], 0) is None
+    assert verdict([share(10), share(30, settled=1, open=2, kept=3, orphaned=14, overrun=99)], [], [], 0) is None
 
 
 def test_a_late_bill_of_a_client_without_money_takes_a_place_again(db: sqlite3.Connection, book: SqliteBook) -> None:
