@@ -6,7 +6,7 @@ from types import MappingProxyType, SimpleNamespace
 import pytest
 
 from routeguard.usage import Usage, usage_from
-from routeguard.usage.normal_form import larger, total
+from routeguard.usage.normal_form import larger, normal_form, total
 
 #: Shape → (input, cached, written briefly, written for an hour, output, reasoning). The first rows are public reports
 #: of bills that were computed wrongly.
@@ -296,6 +296,41 @@ def test_a_pass_that_names_the_answers_own_model_is_no_other_models() -> None:
     assert used is not None
     assert (used.input_tokens, used.output_tokens) == (55416, 3511)
     assert used.other_models == ()
+
+
+@pytest.mark.parametrize(
+    ("counts", "used"),
+    [
+        ({}, Usage()),
+        ({"web_searches": 3}, Usage(web_searches=3)),
+        ({"input": 100, "web_searches": 3}, Usage(input_tokens=100, web_searches=3)),
+        (
+            {"prompt": 100, "cache_read": 30, "cache_creation": 20},
+            Usage(input_tokens=100, cached_input_tokens=30, cache_write_tokens=20),
+        ),
+        ({"input": 100, "cached": 30}, Usage(input_tokens=100, cached_input_tokens=30)),
+        ({"input": 100, "written": 20}, Usage(input_tokens=100, cache_write_tokens=20)),
+        (
+            {"input": 100, "cache_read": 30, "cache_creation": 20},
+            Usage(input_tokens=150, cached_input_tokens=30, cache_write_tokens=20),
+        ),
+        ({"prompt": 10, "thoughts": 7}, Usage(input_tokens=10, output_tokens=7, reasoning_tokens=7)),
+        ({"prompt": 10, "output": 5, "thoughts": 7}, Usage(input_tokens=10, output_tokens=12, reasoning_tokens=7)),
+        ({"prompt": 10, "reasoning": 7}, Usage(input_tokens=10, output_tokens=7, reasoning_tokens=7)),
+        ({"prompt": 10, "total": 30}, Usage(input_tokens=10, output_tokens=20)),
+        ({"prompt": 10, "output": 5, "total": 30}, Usage(input_tokens=10, output_tokens=20, reasoning_tokens=15)),
+        ({"prompt": 10, "output": 5, "total": 3}, Usage(input_tokens=10, output_tokens=5)),
+        ({"output": 5, "total": 30}, Usage(output_tokens=5)),
+        ({"prompt": 10, "input": 12, "tool_prompt": 4}, Usage(input_tokens=16)),
+        (
+            {"prompt": 10, "output": 9, "audio_in": 3, "audio_out": 4},
+            Usage(input_tokens=10, output_tokens=9, input_audio_tokens=3, output_audio_tokens=4),
+        ),
+    ],
+    ids=repr,
+)
+def test_counts_of_any_dialect_become_one_usage(counts: dict[str, int], used: Usage) -> None:
+    assert normal_form(counts) == used
 
 
 ONE = Usage(
