@@ -1,6 +1,7 @@
 """What an application reports becomes one normal form, or nothing at all."""
 
 import json
+from decimal import Decimal
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
@@ -296,6 +297,22 @@ def test_a_pass_that_names_the_answers_own_model_is_no_other_models() -> None:
     assert used is not None
     assert (used.input_tokens, used.output_tokens) == (55416, 3511)
     assert used.other_models == ()
+
+
+@pytest.mark.parametrize("passes", [[], [{"type": "message", "input_tokens": 10, "output_tokens": 2}]])
+def test_what_an_answer_says_of_itself_stays_whether_or_not_it_took_several_passes(passes: list[object]) -> None:
+    usage = {"input_tokens": 10, "output_tokens": 2, "service_tier": "priority", "cost": 0.25, "iterations": passes}
+
+    used = usage_from({"model": "claude-a", "stop_reason": "end_turn", "usage": usage})
+
+    assert used == Usage(
+        input_tokens=10,
+        output_tokens=2,
+        model="claude-a",
+        service_tier="priority",
+        cost_usd=Decimal("0.25"),
+        finish="end_turn",
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from openai.types.completion_usage import CompletionUsage
 from openai.types.responses import Response
 
 from routeguard.usage import Usage, usage_from
+from routeguard.usage.tally import Tally
 
 
 @pytest.mark.parametrize(
@@ -176,3 +177,61 @@ def test_an_object_in_the_spelling_of_the_gemini_sdk_is_read() -> None:
     )
     assert used is not None
     assert type(used.finish) is str
+
+
+WHOLE = {
+    "id": "one",
+    "model": "m",
+    "service_tier": "flex",
+    "choices": [{"finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 10, "completion_tokens": 5, "cost": 0.25},
+}
+
+
+def test_what_an_event_leaves_out_stays_as_the_events_before_said_it() -> None:
+    tally = Tally()
+    tally.read_answer(WHOLE)
+    before = tally.usage()
+
+    tally.read_answer({"usage": {"prompt_tokens": 10}})
+    tally.read_answer({})
+
+    assert (
+        before
+        == tally.usage()
+        == Usage(
+            input_tokens=10, output_tokens=5, model="m", service_tier="flex", cost_usd=Decimal("0.25"), finish="stop"
+        )
+    )
+
+
+def test_an_event_that_says_the_same_again_changes_nothing() -> None:
+    tally = Tally()
+    tally.read_answer(WHOLE)
+    changes = tally.changes
+
+    tally.read_answer(WHOLE)
+
+    assert tally.changes == changes > 0
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"model": "other"},
+        {"service_tier": "priority"},
+        {"choices": [{"finish_reason": "length"}]},
+        {"usage": {"prompt_tokens": 11}},
+        {"usage": {"prompt_tokens": 10, "cost": 0.5}},
+        {"usage": {"prompt_tokens": 10, "service_tier": "priority"}},
+    ],
+    ids=repr,
+)
+def test_an_event_that_says_something_new_is_counted_as_a_change(event: dict[str, object]) -> None:
+    tally = Tally()
+    tally.read_answer(WHOLE)
+    changes = tally.changes
+
+    tally.read_answer(event)
+
+    assert tally.changes == changes + 1

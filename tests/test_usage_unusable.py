@@ -150,6 +150,28 @@ def test_a_usage_of_our_own_keeps_the_tokens_of_other_models() -> None:
     assert usage_from(usage) == usage
 
 
+@pytest.mark.parametrize(
+    ("reported", "used"),
+    [
+        (Usage(input_tokens=10, cached_input_tokens=30), Usage(input_tokens=10, cached_input_tokens=10)),
+        (Usage(input_tokens=10, cache_write_tokens=30), Usage(input_tokens=10, cache_write_tokens=10)),
+        (Usage(input_tokens=10, cache_write_1h_tokens=30), Usage(input_tokens=10, cache_write_1h_tokens=10)),
+        (
+            Usage(input_tokens=10, cache_write_tokens=8, cache_write_1h_tokens=8),
+            Usage(input_tokens=10, cache_write_tokens=2, cache_write_1h_tokens=8),
+        ),
+        (Usage(input_tokens=10, input_audio_tokens=30), Usage(input_tokens=10, input_audio_tokens=10)),
+        (Usage(output_tokens=5, reasoning_tokens=9), Usage(output_tokens=5, reasoning_tokens=5)),
+        (Usage(output_tokens=5, output_audio_tokens=9), Usage(output_tokens=5, output_audio_tokens=5)),
+        (Usage(input_tokens=0, reasoning_tokens=9), Usage(input_tokens=0, reasoning_tokens=9)),
+        (Usage(output_tokens=0, cached_input_tokens=9), Usage(output_tokens=0, cached_input_tokens=9)),
+    ],
+    ids=repr,
+)
+def test_no_part_is_larger_than_a_whole_that_is_known(reported: Usage, used: Usage) -> None:
+    assert usage_from(reported) == used
+
+
 def test_a_usage_of_our_own_is_freed_of_contradictions() -> None:
     used = usage_from(
         Usage(input_tokens=10, output_tokens=5, cached_input_tokens=30, cache_write_1h_tokens=8, cache_write_tokens=8)
