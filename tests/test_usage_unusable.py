@@ -67,6 +67,12 @@ def test_the_finest_and_the_largest_cost_are_usable(cost: Decimal) -> None:
     assert used.cost_usd == cost
 
 
+def test_the_longest_list_is_usable() -> None:
+    used = usage_from({"input_tokens": 256, "output_tokens": 1, "iterations": [{"input_tokens": 1}] * 256})
+
+    assert used == Usage(input_tokens=512, output_tokens=1)
+
+
 def test_the_largest_count_and_the_longest_name_are_usable() -> None:
     used = usage_from({"model": "x" * 200, "usage": {"prompt_tokens": 10**9, "completion_tokens": 10**9}})
 
