@@ -115,6 +115,24 @@ DEEPSEEK = model(
 )
 
 
+@pytest.mark.parametrize("dearest", ["input", "cached_input", "cache_write", "cache_write_1h"])
+def test_sound_that_comes_in_without_a_price_costs_the_dearest_input(dearest: str) -> None:
+    usd = {"input": "1", "cached_input": "1", "cache_write": "1", "cache_write_1h": "1"} | {dearest: "7"}
+
+    found = rates(output="1", **usd)
+
+    assert found.input_audio == getattr(found, dearest) == 7 * 1_000 * found.per
+
+
+@pytest.mark.parametrize("dearest", ["output", "reasoning"])
+def test_sound_that_goes_out_without_a_price_costs_the_dearest_output(dearest: str) -> None:
+    usd = {"output": "1", "reasoning": "1"} | {dearest: "7"}
+
+    found = rates(input="1", **usd)
+
+    assert found.output_audio == getattr(found, dearest) == 7 * 1_000 * found.per
+
+
 def test_a_price_that_never_changes_has_no_end() -> None:
     price = Price.flat(rates(input="3", output="15"))
 
