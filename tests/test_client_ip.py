@@ -189,6 +189,11 @@ class TestParseAddress:
 
         assert found == parse_address(str(address))
 
+    def test_brackets_end_where_they_are_closed_first(self) -> None:
+        """Read to the last one, the rest would be the zone of an address."""
+        assert parse_address("[fe80::1%eth0]") == parse_address("fe80::1")
+        assert parse_address("[fe80::1%eth0]x]") is None
+
 
 class TestCut:
     def test_two_addresses_of_one_64_are_one_client(self) -> None:

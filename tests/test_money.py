@@ -1,5 +1,6 @@
 """Money: what text means, which way it is rounded, and that no application's decimal context changes it."""
 
+import re
 from collections.abc import Iterator
 from decimal import Decimal, Inexact, localcontext
 from fractions import Fraction
@@ -79,6 +80,33 @@ def test_an_amount_means_what_is_written(written: str | float | Decimal, nanousd
 def test_what_is_not_an_amount_is_refused(written: str | float | Decimal) -> None:
     with pytest.raises(ValueError, match=r"USD|finite|negative|largest|nine decimals"):
         parse_usd(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("five", "'five' is not an amount in USD"),
+        ("inf", "'inf' is not a finite amount in USD"),
+        ("-1", "'-1' is negative"),
+        ("9000001", "'9000001' is above the largest amount, 9000000 USD"),
+        ("0.0000000001", "'0.0000000001' has more than nine decimals"),
+    ],
+)
+def test_a_refused_amount_says_what_was_found_and_why(written: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        parse_usd(written)
+
+
+@pytest.mark.parametrize(
+    ("reported", "message"),
+    [
+        ("sk-secret", "the reported cost is not a number"),
+        ("-1", "the reported cost is negative, not finite, or above 9000000 USD"),
+    ],
+)
+def test_a_refused_cost_says_why_and_does_not_repeat_what_was_reported(reported: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        parse_cost_usd(reported)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from routeguard.prices import NS_PER_SECOND, Era, ModelPrice, Price, Rates, Schedule
+from routeguard.prices import FOREVER_NS, NS_PER_SECOND, Era, ModelPrice, Price, Rates, Schedule
 from routeguard.pricing import MODEL_NAME_LENGTH_MAX, Tariff
 from routeguard.usage import Usage
 
@@ -113,6 +113,57 @@ DEEPSEEK = model(
         (Era(0, ((0, OFF_PEAK), (3_600, PEAK), (4 * 3_600, OFF_PEAK), (6 * 3_600, PEAK), (10 * 3_600, OFF_PEAK))),)
     ),
 )
+
+
+@pytest.mark.parametrize("dearest", ["input", "cached_input", "cache_write", "cache_write_1h"])
+def test_sound_that_comes_in_without_a_price_costs_the_dearest_input(dearest: str) -> None:
+    usd = {"input": "1", "cached_input": "1", "cache_write": "1", "cache_write_1h": "1"} | {dearest: "7"}
+
+    found = rates(output="1", **usd)
+
+    assert found.input_audio == getattr(found, dearest) == 7 * 1_000 * found.per
+
+
+@pytest.mark.parametrize("dearest", ["output", "reasoning"])
+def test_sound_that_goes_out_without_a_price_costs_the_dearest_output(dearest: str) -> None:
+    usd = {"output": "1", "reasoning": "1"} | {dearest: "7"}
+
+    found = rates(input="1", **usd)
+
+    assert found.output_audio == getattr(found, dearest) == 7 * 1_000 * found.per
+
+
+def test_a_price_that_never_changes_has_no_end() -> None:
+    price = Price.flat(rates(input="3", output="15"))
+
+    assert Schedule.always(price).at(NOW) == (price, FOREVER_NS)
+
+
+def test_a_day_of_two_prices_turns_at_its_second_and_at_midnight() -> None:
+    night, day = (Price.flat(rates(input=usd, output=usd)) for usd in ("1", "2"))
+    six = MIDNIGHT + 6 * 3_600 * NS_PER_SECOND
+    next_midnight = MIDNIGHT + 86_400 * NS_PER_SECOND
+    schedule = Schedule((Era(0, ((0, night), (6 * 3_600, day))),))
+
+    found = [schedule.at(wall_ns) for wall_ns in (MIDNIGHT - 1, MIDNIGHT, six - 1, six, next_midnight - 1)]
+
+    assert found == [(day, MIDNIGHT), (night, six), (night, six), (day, next_midnight), (day, next_midnight)]
+
+
+def test_an_hour_that_outlives_its_era_ends_with_it() -> None:
+    night, day, later = (Price.flat(rates(input=usd, output=usd)) for usd in ("1", "2", "3"))
+    noon = MIDNIGHT + 12 * 3_600 * NS_PER_SECOND
+    schedule = Schedule((Era(0, ((0, night), (6 * 3_600, day))), Era(noon, ((0, later),))))
+
+    assert schedule.at(noon - 1) == (day, noon)
+    assert schedule.at(noon) == (later, FOREVER_NS)
+
+
+def test_a_flat_price_holds_from_the_first_token_and_one_that_never_changes_from_the_first_second() -> None:
+    price = Price.flat(rates(input="3", output="15"))
+
+    assert price.steps == ((-1, rates(input="3", output="15")),)
+    assert Schedule.always(price).eras == (Era(0, ((0, price),)),)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """What an application reports becomes one normal form, or nothing at all."""
 
 import json
+from decimal import Decimal
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
 from routeguard.usage import Usage, usage_from
+from routeguard.usage.normal_form import larger, normal_form, total
 
 #: Shape → (input, cached, written briefly, written for an hour, output, reasoning). The first rows are public reports
 #: of bills that were computed wrongly.
@@ -282,3 +284,128 @@ def test_a_fallbacks_tokens_are_priced_at_the_fallback() -> None:
     assert used is not None
     assert used.input_tokens == 10
     assert [other.model for other in used.other_models] == ["claude-b"]
+
+
+def test_a_pass_that_names_the_answers_own_model_is_no_other_models() -> None:
+    passes = [
+        {"type": "compaction", "model": "claude-a", "input_tokens": 55196, "output_tokens": 3500},
+        {"type": "message", "model": "claude-a", "input_tokens": 220, "output_tokens": 11},
+    ]
+
+    used = usage_from({"model": "claude-a", "usage": {"input_tokens": 220, "output_tokens": 11, "iterations": passes}})
+
+    assert used is not None
+    assert (used.input_tokens, used.output_tokens) == (55416, 3511)
+    assert used.other_models == ()
+
+
+@pytest.mark.parametrize("passes", [[], [{"type": "message", "input_tokens": 10, "output_tokens": 2}]])
+def test_what_an_answer_says_of_itself_stays_whether_or_not_it_took_several_passes(passes: list[object]) -> None:
+    usage = {"input_tokens": 10, "output_tokens": 2, "service_tier": "priority", "cost": 0.25, "iterations": passes}
+
+    used = usage_from({"model": "claude-a", "stop_reason": "end_turn", "usage": usage})
+
+    assert used == Usage(
+        input_tokens=10,
+        output_tokens=2,
+        model="claude-a",
+        service_tier="priority",
+        cost_usd=Decimal("0.25"),
+        finish="end_turn",
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "used"),
+    [
+        ({}, Usage()),
+        ({"web_searches": 3}, Usage(web_searches=3)),
+        ({"input": 100, "web_searches": 3}, Usage(input_tokens=100, web_searches=3)),
+        (
+            {"prompt": 100, "cache_read": 30, "cache_creation": 20},
+            Usage(input_tokens=100, cached_input_tokens=30, cache_write_tokens=20),
+        ),
+        ({"input": 100, "cached": 30}, Usage(input_tokens=100, cached_input_tokens=30)),
+        ({"input": 100, "written": 20}, Usage(input_tokens=100, cache_write_tokens=20)),
+        (
+            {"input": 100, "cache_read": 30, "cache_creation": 20},
+            Usage(input_tokens=150, cached_input_tokens=30, cache_write_tokens=20),
+        ),
+        ({"prompt": 10, "thoughts": 7}, Usage(input_tokens=10, output_tokens=7, reasoning_tokens=7)),
+        ({"prompt": 10, "output": 5, "thoughts": 7}, Usage(input_tokens=10, output_tokens=12, reasoning_tokens=7)),
+        ({"prompt": 10, "reasoning": 7}, Usage(input_tokens=10, output_tokens=7, reasoning_tokens=7)),
+        ({"prompt": 10, "total": 30}, Usage(input_tokens=10, output_tokens=20)),
+        ({"prompt": 10, "output": 5, "total": 30}, Usage(input_tokens=10, output_tokens=20, reasoning_tokens=15)),
+        ({"prompt": 10, "output": 5, "total": 3}, Usage(input_tokens=10, output_tokens=5)),
+        ({"output": 5, "total": 30}, Usage(output_tokens=5)),
+        ({"prompt": 10, "input": 12, "tool_prompt": 4}, Usage(input_tokens=16)),
+        (
+            {"prompt": 10, "output": 9, "audio_in": 3, "audio_out": 4},
+            Usage(input_tokens=10, output_tokens=9, input_audio_tokens=3, output_audio_tokens=4),
+        ),
+    ],
+    ids=repr,
+)
+def test_counts_of_any_dialect_become_one_usage(counts: dict[str, int], used: Usage) -> None:
+    assert normal_form(counts) == used
+
+
+ONE = Usage(
+    input_tokens=1000,
+    output_tokens=500,
+    cached_input_tokens=1,
+    cache_write_tokens=20,
+    cache_write_1h_tokens=3,
+    reasoning_tokens=40,
+    input_audio_tokens=5,
+    output_audio_tokens=60,
+    web_searches=7,
+)
+OTHER = Usage(
+    input_tokens=2000,
+    output_tokens=400,
+    cached_input_tokens=10,
+    cache_write_tokens=2,
+    cache_write_1h_tokens=30,
+    reasoning_tokens=4,
+    input_audio_tokens=50,
+    output_audio_tokens=6,
+    web_searches=70,
+)
+
+
+def test_a_total_adds_each_count_up() -> None:
+    assert total([ONE, OTHER]) == Usage(
+        input_tokens=3000,
+        output_tokens=900,
+        cached_input_tokens=11,
+        cache_write_tokens=22,
+        cache_write_1h_tokens=33,
+        reasoning_tokens=44,
+        input_audio_tokens=55,
+        output_audio_tokens=66,
+        web_searches=77,
+    )
+
+
+def test_the_larger_of_two_is_the_larger_of_each_count() -> None:
+    assert larger(ONE, OTHER) == Usage(
+        input_tokens=2000,
+        output_tokens=500,
+        cached_input_tokens=10,
+        cache_write_tokens=20,
+        cache_write_1h_tokens=30,
+        reasoning_tokens=40,
+        input_audio_tokens=50,
+        output_audio_tokens=60,
+        web_searches=70,
+    )
+
+
+def test_a_total_of_counts_that_nobody_reported_is_unknown_and_not_zero() -> None:
+    only_in, only_out = Usage(input_tokens=3), Usage(output_tokens=4)
+
+    assert total([]) == Usage()
+    assert total([only_in]) == only_in
+    assert total([only_out]) == only_out
+    assert total([only_in, only_out]) == larger(only_in, only_out) == Usage(input_tokens=3, output_tokens=4)

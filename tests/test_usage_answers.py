@@ -11,6 +11,8 @@ from openai.types.completion_usage import CompletionUsage
 from openai.types.responses import Response
 
 from routeguard.usage import Usage, usage_from
+from routeguard.usage.normal_form import UnusableUsage
+from routeguard.usage.tally import Tally
 
 
 @pytest.mark.parametrize(
@@ -176,3 +178,106 @@ def test_an_object_in_the_spelling_of_the_gemini_sdk_is_read() -> None:
     )
     assert used is not None
     assert type(used.finish) is str
+
+
+WHOLE = {
+    "id": "one",
+    "model": "m",
+    "service_tier": "flex",
+    "choices": [{"finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 10, "completion_tokens": 5, "cost": 0.25},
+}
+
+
+def test_what_an_event_leaves_out_stays_as_the_events_before_said_it() -> None:
+    tally = Tally()
+    tally.read_answer(WHOLE)
+    before = tally.usage()
+
+    tally.read_answer({"usage": {"prompt_tokens": 10}})
+    tally.read_answer({})
+
+    assert (
+        before
+        == tally.usage()
+        == Usage(
+            input_tokens=10, output_tokens=5, model="m", service_tier="flex", cost_usd=Decimal("0.25"), finish="stop"
+        )
+    )
+
+
+def test_an_event_that_says_the_same_again_changes_nothing() -> None:
+    tally = Tally()
+    tally.read_answer(WHOLE)
+    changes = tally.changes
+
+    tally.read_answer(WHOLE)
+
+    assert tally.changes == changes > 0
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"model": "other"},
+        {"service_tier": "priority"},
+        {"choices": [{"finish_reason": "length"}]},
+        {"usage": {"prompt_tokens": 11}},
+        {"usage": {"prompt_tokens": 10, "cost": 0.5}},
+        {"usage": {"prompt_tokens": 10, "service_tier": "priority"}},
+    ],
+    ids=repr,
+)
+def test_an_event_that_says_something_new_is_counted_as_a_change(event: dict[str, object]) -> None:
+    tally = Tally()
+    tally.read_answer(WHOLE)
+    changes = tally.changes
+
+    tally.read_answer(event)
+
+    assert tally.changes == changes + 1
+
+
+def test_an_answer_says_whether_it_counted_tokens() -> None:
+    said = [
+        Tally().read_usage({"prompt_tokens": 1}),
+        Tally().read_usage({"cost": 0.5}),
+        Tally().read_answer({"usage": {"output_tokens": 1}}),
+        Tally().read_answer({"usage": {"cost": 0.5}}),
+        Tally().read_answer({"model": "m"}),
+    ]
+
+    assert said == [True, False, True, False, False]
+
+
+@pytest.mark.parametrize("between", [[], [{"id": "one"}], [{"model": "m"}]], ids=repr)
+def test_a_second_answer_in_one_stream_is_unusable(between: list[object]) -> None:
+    tally = Tally()
+    for event in [{"model": "m"}, WHOLE, *between]:
+        tally.read_answer(event)
+
+    with pytest.raises(UnusableUsage):
+        tally.read_answer({"id": "two"})
+
+
+def test_passes_that_were_counted_before_change_nothing() -> None:
+    usage = {"input_tokens": 1, "iterations": [{"type": "message", "input_tokens": 1}]}
+    tally = Tally()
+    at_first = tally.changes
+    tally.read_usage(usage)
+    changes = tally.changes
+
+    tally.read_usage(usage)
+
+    assert (at_first, changes, tally.changes) == (0, 2, 2)
+
+
+def test_searches_that_an_answer_counts_beside_its_usage_are_billed() -> None:
+    used = usage_from(
+        {
+            "usage": {"input_tokens": 10, "output_tokens": 5},
+            "tool_usage": {"web_search": {"num_requests": 2}},
+        }
+    )
+
+    assert used == Usage(input_tokens=10, output_tokens=5, web_searches=2)

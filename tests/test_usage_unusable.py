@@ -47,6 +47,7 @@ def test_a_report_with_something_that_is_not_a_count_is_unusable(field: str, val
         Decimal("sNaN"),
         Decimal("-1"),
         Decimal("1e-999999"),
+        Decimal("1e-401"),
         Decimal("1e999999"),
         9_000_001,
         pytest.param(10**5000, id="5001 digits"),
@@ -56,6 +57,26 @@ def test_a_report_with_something_that_is_not_a_count_is_unusable(field: str, val
 def test_a_report_with_something_that_is_not_a_cost_is_unusable(value: object) -> None:
     assert usage_from({**USABLE, "cost": value}) is None
     assert usage_from(Usage(input_tokens=1, cost_usd=cast("Decimal", value))) is None
+
+
+@pytest.mark.parametrize("cost", [Decimal("1e-400"), Decimal(9_000_000)], ids=repr)
+def test_the_finest_and_the_largest_cost_are_usable(cost: Decimal) -> None:
+    used = usage_from({**USABLE, "cost": cost})
+
+    assert used is not None
+    assert used.cost_usd == cost
+
+
+def test_the_longest_list_is_usable() -> None:
+    used = usage_from({"input_tokens": 256, "output_tokens": 1, "iterations": [{"input_tokens": 1}] * 256})
+
+    assert used == Usage(input_tokens=512, output_tokens=1)
+
+
+def test_the_largest_count_and_the_longest_name_are_usable() -> None:
+    used = usage_from({"model": "x" * 200, "usage": {"prompt_tokens": 10**9, "completion_tokens": 10**9}})
+
+    assert used == Usage(input_tokens=10**9, output_tokens=10**9, model="x" * 200)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +91,7 @@ def test_a_report_with_something_that_is_not_a_cost_is_unusable(value: object) -
         [],
         (),
         {},
-        object(),
+        pytest.param(object(), id="an object"),
         Usage,
         {"usage": None},
         {"usage": {}},
@@ -102,15 +123,59 @@ def test_zero_is_an_answer() -> None:
 
 
 def test_a_usage_of_our_own_is_taken_as_it_is() -> None:
-    usage = Usage(input_tokens=10, output_tokens=5, cached_input_tokens=3, model="gpt-5-mini", finish="stop")
+    usage = Usage(
+        input_tokens=10,
+        output_tokens=5,
+        cached_input_tokens=3,
+        model="gpt-5-mini",
+        service_tier="flex",
+        cost_usd=Decimal("0.25"),
+        finish="stop",
+    )
 
     assert usage_from(usage) == usage
+
+
+@pytest.mark.parametrize("name", ["x" * 201, "gpt\n5", "\x1b[31m", ""])
+def test_a_name_in_a_usage_of_our_own_that_should_not_stand_in_a_log_is_dropped(name: str) -> None:
+    usage = Usage(input_tokens=10, output_tokens=5, model=name, service_tier=name, finish=name)
+
+    assert usage_from(usage) == Usage(input_tokens=10, output_tokens=5)
+
+
+def test_a_cost_in_a_usage_of_our_own_is_read_by_its_shortest_form() -> None:
+    used = usage_from(Usage(input_tokens=10, cost_usd=cast("Decimal", 0.1)))
+
+    assert used is not None
+    assert used.cost_usd == Decimal("0.1")
 
 
 def test_a_usage_of_our_own_keeps_the_tokens_of_other_models() -> None:
     usage = Usage(input_tokens=10, output_tokens=5, other_models=(Usage(input_tokens=3, model="gpt-5"),))
 
     assert usage_from(usage) == usage
+
+
+@pytest.mark.parametrize(
+    ("reported", "used"),
+    [
+        (Usage(input_tokens=10, cached_input_tokens=30), Usage(input_tokens=10, cached_input_tokens=10)),
+        (Usage(input_tokens=10, cache_write_tokens=30), Usage(input_tokens=10, cache_write_tokens=10)),
+        (Usage(input_tokens=10, cache_write_1h_tokens=30), Usage(input_tokens=10, cache_write_1h_tokens=10)),
+        (
+            Usage(input_tokens=10, cache_write_tokens=8, cache_write_1h_tokens=8),
+            Usage(input_tokens=10, cache_write_tokens=2, cache_write_1h_tokens=8),
+        ),
+        (Usage(input_tokens=10, input_audio_tokens=30), Usage(input_tokens=10, input_audio_tokens=10)),
+        (Usage(output_tokens=5, reasoning_tokens=9), Usage(output_tokens=5, reasoning_tokens=5)),
+        (Usage(output_tokens=5, output_audio_tokens=9), Usage(output_tokens=5, output_audio_tokens=5)),
+        (Usage(input_tokens=0, reasoning_tokens=9), Usage(input_tokens=0, reasoning_tokens=9)),
+        (Usage(output_tokens=0, cached_input_tokens=9), Usage(output_tokens=0, cached_input_tokens=9)),
+    ],
+    ids=repr,
+)
+def test_no_part_is_larger_than_a_whole_that_is_known(reported: Usage, used: Usage) -> None:
+    assert usage_from(reported) == used
 
 
 def test_a_usage_of_our_own_is_freed_of_contradictions() -> None:

@@ -6,47 +6,11 @@ import logging
 import pytest
 
 from routeguard.ledgers.redis import RedisLedger
-from routeguard.ledgers.redis.debts import DEBTS_MAX, REFUSALS_MAX, Debt, Debts
 from routeguard.ledgers.redis.line import QUEUE_MAX, Timing
-from routeguard.ledgers.redis.scripts import SETTLE
 from routeguard.policy import LedgerUnavailable
 from tests.redis.calls import CALL, EVER, QUICK, balance, reserve, settle, try_reserve, until
 from tests.redis.conftest import Opens, fresh_namespace
 from tests.redis.server import RedisServer
-
-
-def test_writes_that_wait_are_bounded_and_the_oldest_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
-    debts = Debts()
-    with caplog.at_level(logging.ERROR):
-        for number in range(DEBTS_MAX + 2):
-            debts.add(Debt(SETTLE, [], [str(number)]))
-
-    assert (len(debts), debts.lost) == (DEBTS_MAX, 2)
-    assert debts.take(1)[0].arguments == ["2"]
-    assert "given up" in caplog.text
-
-
-def test_a_write_that_the_store_will_not_have_is_given_up_in_the_end() -> None:
-    debts, debt = Debts(), Debt(SETTLE, [], [])
-
-    for _ in range(REFUSALS_MAX + 1):
-        debts.postpone(debt, refused=True)
-        debts.wake()
-        debts.take(1)
-
-    assert (len(debts), debts.lost) == (0, 1)
-
-
-def test_a_write_that_found_the_store_away_waits_for_it_as_long_as_it_takes() -> None:
-    debts, debt = Debts(), Debt(SETTLE, [], [])
-
-    for _ in range(10 * REFUSALS_MAX):
-        debts.postpone(debt)
-        assert debts.take(1) == []
-        debts.wake()
-        assert debts.take(1) == [debt]
-
-    assert debts.lost == 0
 
 
 async def test_more_questions_than_may_wait_are_refused_at_once_and_the_rest_is_answered(

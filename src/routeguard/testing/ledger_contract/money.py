@@ -154,6 +154,24 @@ class MoneyContract(Contract):
         assert day_now.charged_nanousd == today.amount_nanousd
         assert ever.charged_nanousd == 50 + CALL
 
+    async def test_the_last_nanosecond_of_a_day_belongs_to_it(self) -> None:
+        """As seconds in a double, it would be the first of the next day."""
+        clock = FakeClock()
+        ledger, day = await self.new_ledger(clock), budget(CALL)
+        reservation = await admitted(ledger, "1", [day])
+        await ledger.settle(reservation, state="settled", settled_nanousd=CALL, kept_nanousd=0)
+
+        clock.advance(DAY_SECONDS / 2 - 1e-9)
+        known, balance = ledger.exhausted_until([day], 1), (await ledger.balances([day]))[0]
+        last = await attempt(ledger, "2", [day])
+        clock.advance(1e-9)
+        first = await attempt(ledger, "3", [day])
+
+        assert known[0]
+        assert balance.charged_nanousd == CALL
+        assert last is None
+        assert first is not None
+
     async def test_a_clock_that_jumps_back_does_not_reopen_a_window(self) -> None:
         """A budget spent stays spent, and a window entered is not left backwards."""
         clock = FakeClock()
