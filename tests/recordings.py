@@ -1,7 +1,9 @@
 """Recorded provider answers and what they used. They are not part of the repository: without them their tests skip."""
 
 import csv
+import json
 import os
+from base64 import b64decode
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +13,20 @@ FOLDER = Path(os.environ.get("RG_RECORDINGS") or Path(__file__).parents[2] / "sh
 TABLE = FOLDER / "recordings.tsv"
 
 #: The `api` column of the dialects that are read.
-READ = {"chat", "responses", "messages", "generateContent", "streamGenerateContent"}
+READ = {
+    "api/chat",
+    "chat",
+    "converse",
+    "converse-stream",
+    "embeddings",
+    "generateContent",
+    "messages",
+    "responses",
+    "streamGenerateContent",
+    "v2/chat",
+}
+#: Those that are not, and why.
+UNREAD = {"ui-message-stream-v1": "it carries no usage at all"}
 
 needs_recordings = pytest.mark.skipif(
     not TABLE.is_file(), reason="no recorded answers here (RG_RECORDINGS names their folder)"
@@ -35,20 +50,44 @@ class Recording:
 
     @property
     def body(self) -> bytes:
-        return (FOLDER / self.file).read_bytes()
+        raw = (FOLDER / self.file).read_bytes()
+        # Binary streams are kept in a JSON file.
+        return b64decode(json.loads(raw)["body_base64"]) if self._is_binary else raw
+
+    @property
+    def media_type(self) -> str:
+        if self._is_binary:
+            return "application/vnd.amazon.eventstream"
+        return "text/event-stream" if self.file.endswith(".sse") else "application/json"
 
     @property
     def is_stream(self) -> bool:
-        return self.file.endswith(".sse")
+        return self.media_type != "application/json"
+
+    @property
+    def events(self) -> list[bytes]:
+        """The stream, one event after the other."""
+        body = self.body
+        if not self._is_binary:
+            return [event + b"\n\n" for event in body.rstrip().replace(b"\r\n", b"\n").split(b"\n\n")]
+        events = []
+        while body:
+            end = int.from_bytes(body[:4])
+            events.append(body[:end])
+            body = body[end:]
+        return events
+
+    @property
+    def _is_binary(self) -> bool:
+        return self.api == "converse-stream"
 
 
 def recordings() -> list[Recording]:
-    """Every recorded answer of a dialect that is read; none where there are no recordings."""
+    """Every recorded answer; none where there are no recordings."""
     if not TABLE.is_file():
         return []
     with TABLE.open(encoding="utf-8", newline="") as table:
-        rows = [_recording(row) for row in csv.DictReader(table, delimiter="\t")]
-    return [row for row in rows if row.api in READ]
+        return [_recording(row) for row in csv.DictReader(table, delimiter="\t")]
 
 
 def _recording(row: dict[str, str]) -> Recording:

@@ -7,7 +7,17 @@ import pytest
 from routeguard.formats import body_reader
 from routeguard.formats.body import BodyReader
 from routeguard.usage import Usage
-from tests.answers import CHAT_USAGE, FINAL_USAGE, RESPONSES_USAGE, Json, content_chunk, response
+from tests.answers import (
+    CHAT_USAGE,
+    COHERE_USAGE,
+    CONVERSE_USAGE,
+    FINAL_USAGE,
+    RESPONSES_USAGE,
+    Json,
+    content_chunk,
+    ollama_parts,
+    response,
+)
 
 BODY_BYTES_MAX = 10_000
 
@@ -28,8 +38,21 @@ MESSAGE: Json = {
     "usage": FINAL_USAGE,
 }
 
+CONVERSE: Json = {
+    "output": {"message": {"role": "assistant", "content": [{"text": "hi"}]}},
+    "stopReason": "max_tokens",
+    "usage": CONVERSE_USAGE,
+    "metrics": {"latencyMs": 7},
+}
+COHERE: Json = {
+    "id": "c-1",
+    "finish_reason": "MAX_TOKENS",
+    "message": {"role": "assistant", "content": [{"type": "text", "text": "hi"}]},
+    "usage": COHERE_USAGE,
+}
+
 #: Dialect → (a whole body, model, finish reason).
-BODIES: dict[str, tuple[object, str, str]] = {
+BODIES: dict[str, tuple[object, str | None, str]] = {
     "chat": (CHAT, "gpt-5-mini", "stop"),
     "legacy completions": ({**CHAT, "object": "text_completion"}, "gpt-5-mini", "stop"),
     "responses": (response("completed", RESPONSES_USAGE), "gpt-5-mini-2025-08-07", "completed"),
@@ -45,6 +68,29 @@ BODIES: dict[str, tuple[object, str, str]] = {
         "gemini-2.5-flash",
         "STOP",
     ),
+    "converse": (CONVERSE, None, "max_tokens"),
+    "ollama chat": (ollama_parts()[-1], "llama3", "stop"),
+    "ollama generate": (ollama_parts(endpoint="generate")[-1], "llama3", "stop"),
+    "cohere": (COHERE, None, "MAX_TOKENS"),
+}
+
+EMBEDDINGS: dict[str, Json] = {
+    "openai": {
+        "object": "list",
+        "data": [{"object": "embedding", "index": 0, "embedding": [0.1]}],
+        "model": "text-embedding-3-small",
+        "usage": {"prompt_tokens": 20, "total_tokens": 20},
+    },
+    "gemini": {"embedding": {"values": [0.1]}, "usageMetadata": {"promptTokenCount": 20, "totalTokenCount": 20}},
+    "gemini without a total": {"embeddings": [{"values": [0.1]}], "usageMetadata": {"promptTokenCount": 20}},
+    "cohere": {
+        "id": "e-1",
+        "embeddings": {"float": [[0.1]]},
+        "texts": ["hi"],
+        "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": 20}},
+        "response_type": "embeddings_by_type",
+    },
+    "ollama": {"model": "all-minilm", "embeddings": [[0.1]], "total_duration": 7, "prompt_eval_count": 20},
 }
 
 
@@ -81,6 +127,39 @@ def test_a_body_is_read_alike_in_pieces_and_whatever_failed_after_it(dialect: st
     pieces = _reader_of(b"\xef\xbb\xbf", *(body[at : at + 7] for at in range(0, len(body), 7)), b"\n")
 
     assert pieces.result(failed=True) == _read(BODIES[dialect][0])
+
+
+@pytest.mark.parametrize("provider", EMBEDDINGS)
+def test_embeddings_have_an_input_and_no_output(provider: str) -> None:
+    used = _read(EMBEDDINGS[provider])
+
+    assert used == Usage(input_tokens=20, output_tokens=0, model=used.model if used else None)
+
+
+def test_what_converse_wrote_for_an_hour_is_told_apart() -> None:
+    used = _read(CONVERSE)
+
+    assert used is not None
+    assert (used.cached_input_tokens, used.cache_write_tokens, used.cache_write_1h_tokens) == (5, 1, 3)
+
+
+def test_a_lifetime_that_nobody_knows_is_an_hour() -> None:
+    used = _read({**CONVERSE, "usage": {**CONVERSE_USAGE, "cacheDetails": [{"ttl": "2h", "inputTokens": 4}]}})
+
+    assert used is not None
+    assert (used.cache_write_tokens, used.cache_write_1h_tokens) == (0, 4)
+
+
+def test_of_what_cohere_read_and_what_it_bills_the_larger_counts() -> None:
+    more = {
+        "tokens": {"input_tokens": 496, "output_tokens": 9},
+        "billed_units": {"input_tokens": 1, "output_tokens": 11},
+    }
+
+    used = _read({**COHERE, "usage": more})
+
+    assert used is not None
+    assert (used.input_tokens, used.output_tokens) == (496, 11)
 
 
 def test_half_a_body_tells_nothing() -> None:
@@ -120,6 +199,15 @@ def test_a_body_of_exactly_the_largest_size_is_read_and_a_larger_one_is_not_held
         {"type": "message", "content": "mine", "usage": FINAL_USAGE},
         {"candidates": ["Ada", "Grace"]},
         {"type": "error", "error": {"type": "not_found_error"}},
+        {**ollama_parts()[-1], "done": False},
+        {"done": True, "prompt_eval_count": 1, "eval_count": 1},
+        {"stopReason": "end_turn", "usage": CONVERSE_USAGE},
+        {"output": "text", "stopReason": "end_turn", "usage": CONVERSE_USAGE},
+        {"message": "Hi", "finish_reason": "COMPLETE", "usage": COHERE_USAGE},
+        {"object": "list", "data": [], "usage": {"prompt_tokens": 0}},
+        {"object": "list", "data": [{"object": "model"}], "usage": {"prompt_tokens": 0}},
+        {"embedding": [0.1], "tokens": 3},
+        [ollama_parts()[-1]],
     ],
     ids=repr,
 )

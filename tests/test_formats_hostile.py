@@ -14,10 +14,13 @@ from tests.answers import (
     STREAMS,
     chat_chunk,
     chat_events,
+    cohere_events,
     content_chunk,
+    converse_parts,
     message_delta,
     message_event,
     message_start,
+    ollama_parts,
     read,
     reader_of,
     response,
@@ -37,6 +40,9 @@ FAKES: dict[str, list[bytes]] = {
         message_event("message_stop"),
     ],
     "generate_content": [sse(content_chunk("", 0, finish="STOP"))],
+    "converse": [sse({name: said}) for name, said in converse_parts(usage={"inputTokens": 0, "outputTokens": 0})],
+    "ollama": [sse({**part, "prompt_eval_count": 0, "eval_count": 0}) for part in ollama_parts()],
+    "cohere": [event.replace(b"20", b"0").replace(b"9", b"0") for event in cohere_events()],
 }
 
 #: Events that no provider sends in the middle of an answer.
@@ -54,6 +60,9 @@ FOREIGN: dict[str, bytes] = {
     "a list of choices": b'data: {"choices":["red","green"]}\n\n',
     "an end without a response": sse({"type": "response.completed"}),
     "an event of a user interface": b'data: {"type":"text-delta","id":"1","delta":"a"}\n\n',
+    "an object named like an event of Bedrock": b'data: {"metadata":{"usage":{"inputTokens":1,"outputTokens":1}}}\n\n',
+    "an object that calls itself done": b'data: {"done":true,"prompt_eval_count":1,"eval_count":1}\n\n',
+    "an end without a message": b'data: {"type":"message-end","usage":{"tokens":{"input_tokens":1}}}\n\n',
     "text without framing": b"Hello\n\n",
     "text behind an event": b'data: {"x":1}\nHello\n\n',
     "JSON with something behind it": b"data: " + json.dumps(chat_chunk("a")).encode() + b" ok\n\n",

@@ -6,13 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from routeguard.formats import body_reader, stream_reader
 from routeguard.usage import Usage
-from tests.recordings import Recording, needs_recordings, recordings
+from tests.answers import reader_for
+from tests.recordings import READ, UNREAD, Recording, needs_recordings, recordings
 
 pytestmark = needs_recordings
 
-ALL = recordings()
+EVERY_ROW = recordings()
+ALL = [recording for recording in EVERY_ROW if recording.api in READ]
 STREAMS = [recording for recording in ALL if recording.is_stream]
 SHORT_STREAMS = [recording for recording in STREAMS if len(recording.body) < 8_000]
 BODIES = [recording for recording in ALL if not recording.is_stream]
@@ -23,10 +24,18 @@ def _name(recording: Recording) -> str:
 
 
 def _read(recording: Recording, *chunks: bytes, failed: bool = False) -> Usage | None:
-    reader = stream_reader() if recording.is_stream else body_reader(64_000)
-    for chunk in chunks:
-        reader.feed(chunk)
-    return reader.result(failed=failed)
+    return reader_for(recording.media_type, *chunks).result(failed=failed)
+
+
+def test_every_recorded_answer_is_read_or_listed_with_a_reason() -> None:
+    assert EVERY_ROW
+    assert {row.api for row in EVERY_ROW} == READ | UNREAD.keys()
+
+
+@pytest.mark.parametrize("recording", [row for row in EVERY_ROW if row.api in UNREAD], ids=_name)
+def test_what_is_listed_as_unread_tells_nothing(recording: Recording) -> None:
+    assert recording.input_tokens is recording.output_tokens is None
+    assert _read(recording, recording.body) is None
 
 
 @pytest.mark.parametrize("recording", ALL, ids=_name)
@@ -57,6 +66,11 @@ def test_a_recorded_answer_tells_why_it_ended_and_what_else_is_billed(recording:
         assert used.cost_usd == Decimal(recording.other.removeprefix("cost_in_usd_ticks=")).scaleb(-10)
     elif recording.other.startswith("web_search="):
         assert used.web_searches == int(recording.other.removeprefix("web_search="))
+    elif recording.other.startswith("billed_units:"):
+        # The model read and wrote more than was billed; the larger numbers are the ones above.
+        billed = dict(part.split("=") for part in recording.other.removeprefix("billed_units:").split(","))
+        assert int(billed["in"]) < (used.input_tokens or 0)
+        assert int(billed["out"]) <= (used.output_tokens or 0)
     elif recording.other.startswith("claude-"):
         assert recording.other == ";".join(
             f"{other.model}:in={other.input_tokens},out={other.output_tokens}" for other in used.other_models
@@ -92,15 +106,21 @@ def test_a_recorded_stream_that_reached_its_end_counts_although_the_request_fail
 
 @pytest.mark.parametrize("recording", STREAMS, ids=_name)
 def test_a_recorded_stream_that_was_cut_off_by_a_failure_tells_nothing(recording: Recording) -> None:
-    events = recording.body.rstrip().replace(b"\r\n", b"\n").split(b"\n\n")
+    events = recording.events
+    reader = reader_for(recording.media_type)
+    passed = []
+    for event in events:
+        reader.feed(event)
+        if reader.terminal:
+            break
+        passed.append(event)
 
-    assert _read(recording, b"".join(event + b"\n\n" for event in events[:-1]), failed=True) is None
+    assert _read(recording, *passed, failed=True) is None
 
 
 @pytest.mark.parametrize("recording", [r for r in ALL if r.http_status >= 400], ids=_name)
 def test_a_recorded_error_is_not_taken_for_an_answer(recording: Recording) -> None:
-    reader = body_reader(64_000)
-    reader.feed(recording.body)
+    reader = reader_for(recording.media_type, recording.body)
 
     assert reader.result(failed=False) is None
     assert not reader.seen

@@ -16,11 +16,14 @@ from tests.answers import (
     RESPONSES_USAGE,
     chat_chunk,
     chat_events,
+    cohere_events,
     content_events,
+    converse_parts,
     message_delta,
     message_event,
     message_start,
     messages_events,
+    ollama_parts,
     reader_of,
     response,
     response_event,
@@ -89,6 +92,10 @@ WELL_MADE = {
         lambda text, number: response_event("output_text.delta", number, item_id="msg_1", delta=text), TEXT, COUNT
     ),
     "messages": st.builds(text_delta, TEXT, st.integers(0, 5)),
+    "converse": st.builds(lambda text: sse(dict([converse_parts(text)[1]])), TEXT),
+    "ollama chat": st.builds(lambda text: sse(ollama_parts(text)[0]), TEXT),
+    "ollama generate": st.builds(lambda text: sse(ollama_parts(text, endpoint="generate")[0]), TEXT),
+    "cohere": st.builds(lambda text: cohere_events(text)[2], TEXT),
 }
 RAW = {
     "chat": st.builds(lambda raw: sse(chat_chunk("@@")).replace(b"@@", raw.encode("utf-8", "replace")), RAW_TEXT),
@@ -98,6 +105,10 @@ RAW = {
         COUNT,
     ),
     "messages": st.builds(lambda raw: text_delta("@@", 2).replace(b"@@", raw.encode()), RAW_TEXT),
+    "ollama generate": st.builds(
+        lambda raw: sse(ollama_parts("@@", endpoint="generate")[0]).replace(b"@@", raw.encode()), RAW_TEXT
+    ),
+    "cohere": st.builds(lambda raw: cohere_events("@@")[2].replace(b"@@", raw.encode()), RAW_TEXT),
 }
 SPECIAL = st.sampled_from(
     [
@@ -122,12 +133,20 @@ OPENINGS = {
     "spaced": sse(chat_chunk(""), compact=False, end="\r\n"),
     "responses": response_event("created", 0, response=response("in_progress")),
     "messages": message_start(),
+    "converse": sse(dict([converse_parts()[0]])),
+    "ollama chat": sse(ollama_parts("")[0]),
+    "ollama generate": sse(ollama_parts("", endpoint="generate")[0]),
+    "cohere": cohere_events()[0],
 }
 ENDINGS = {
     "chat": sse(chat_chunk(choices=[], usage=CHAT_USAGE)) + DONE,
     "spaced": sse(chat_chunk(choices=[], usage=CHAT_USAGE)) + DONE,
     "responses": response_event("completed", 31, response=response("completed", RESPONSES_USAGE)),
     "messages": message_delta(FINAL_USAGE) + message_event("message_stop"),
+    "converse": b"".join(sse({name: said}) for name, said in converse_parts()[-2:]),
+    "ollama chat": sse(ollama_parts()[-1]),
+    "ollama generate": sse(ollama_parts(endpoint="generate")[-1]),
+    "cohere": cohere_events()[-1],
 }
 
 
@@ -172,24 +191,22 @@ def test_an_event_of_a_known_shape_is_json_with_the_same_members(dialect: str, d
     shape = shape_of(learnt)
 
     if _matches(shape, event):
-        first, second = _json_of(learnt), _json_of(event)
-        for value in (first, second):
-            for holder in (value, value.get("delta"), *_choices(value)):
-                _empty(holder)
-        assert first == second
+        assert _emptied(_json_of(learnt)) == _emptied(_json_of(event))
 
 
-def _choices(value: dict[str, object]) -> list[object]:
-    choices = value.get("choices")
-    return [choice["delta"] for choice in choices] if isinstance(choices, list) else []
+_VOLATILE = {"content", "text", "delta", "response", "obfuscation", "p", "created_at", "sequence_number", "item_id"}
 
 
-def _empty(holder: object) -> None:
-    """The volatile members without their values."""
-    if isinstance(holder, dict):
-        for name in ("content", "text", "delta", "obfuscation", "sequence_number", "item_id"):
-            if isinstance(holder.get(name), str | int):
-                holder[name] = None
+def _emptied(value: object) -> object:
+    """The same without the values of the volatile members."""
+    if isinstance(value, list):
+        return [_emptied(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: None if name in _VOLATILE and isinstance(member, str | int) else _emptied(member)
+        for name, member in value.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -276,8 +293,12 @@ def test_an_error_is_never_recognised_by_its_shape() -> None:
         [sse(chat_chunk(str(n), obfuscation="x" * (n % 9))) for n in range(200)],
         [response_event("output_text.delta", n, item_id="msg_1", delta=str(n), logprobs=[]) for n in range(200)],
         [text_delta(str(n), n % 9) for n in range(200)],
+        [sse(part) for part in ollama_parts(*map(str, range(200)))[:-1]],
+        [sse(part) for part in ollama_parts(*map(str, range(200)), endpoint="generate")[:-1]],
+        [sse({name: said}) for name, said in converse_parts(*map(str, range(200)))[:-3]],
+        cohere_events(*map(str, range(200)))[:-2],
     ],
-    ids=["chat", "responses", "messages"],
+    ids=["chat", "responses", "messages", "ollama chat", "ollama generate", "converse", "cohere"],
 )
 def test_a_long_text_is_parsed_for_a_few_events_only(texts: list[bytes]) -> None:
     opening = [message_start()] if b"content_block_delta" in texts[0] else []

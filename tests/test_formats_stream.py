@@ -77,7 +77,7 @@ def test_data_over_several_lines_is_one_event(dialect: str, end: bytes) -> None:
     events, used = STREAMS[dialect]
     many_lines = [event.replace(b",", b",\ndata:").replace(b"\r\n", b"\n").replace(b"\n", end) for event in events]
 
-    assert max(event.count(end) for event in many_lines) > 10
+    assert max(event.count(end) for event in many_lines) > 5
     assert read(*many_lines) == used
 
 
@@ -94,7 +94,7 @@ def test_seen_is_true_from_the_first_event_and_terminal_from_the_last(dialect: s
 
     assert all(seen)
     assert terminal == [False] * (len(events) - 1) + [True]
-    assert reader.finish in {"stop", "completed", "end_turn", "STOP"}
+    assert reader.finish in {"stop", "completed", "end_turn", "STOP", "COMPLETE"}
 
 
 @DIALECTS

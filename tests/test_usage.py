@@ -146,6 +146,34 @@ REPORTS: dict[str, tuple[dict[str, object], tuple[int | None, int, int, int, int
         {"prompt_tokens": 12, "completion_tokens": 3, "prompt_cache_hit_tokens": 8, "prompt_cache_miss_tokens": 4},
         (12, 8, 0, 0, 3, 0),
     ),
+    "bedrock: what was cached is outside the input, said twice": (
+        {
+            "inputTokens": 13,
+            "outputTokens": 5,
+            "totalTokens": 1522,
+            "cacheReadInputTokens": 1504,
+            "cacheReadInputTokenCount": 1504,
+            "cacheWriteInputTokens": 0,
+        },
+        (1517, 1504, 0, 0, 5, 0),
+    ),
+    "bedrock: the total knows of more output": (
+        {"inputTokens": 10, "outputTokens": 5, "totalTokens": 30},
+        (10, 0, 0, 0, 20, 15),
+    ),
+    "ollama: an answer counts beside its text": (
+        {"done": True, "prompt_eval_count": 17, "eval_count": 66},
+        (17, 0, 0, 0, 66, 0),
+    ),
+    "ollama: a prompt it had in its cache is not counted": ({"done": True, "eval_count": 79}, (None, 0, 0, 0, 79, 0)),
+    "cohere: the preamble is read, and not billed": (
+        {
+            "billed_units": {"input_tokens": 11, "output_tokens": 4},
+            "tokens": {"input_tokens": 506, "output_tokens": 5},
+            "cached_tokens": 448,
+        },
+        (506, 448, 0, 0, 5, 0),
+    ),
     "openrouter: the same tokens read from and written to a cache": (
         {
             "prompt_tokens": 2168,

@@ -11,7 +11,7 @@ Rules that live here:
 from routeguard.admitted import TRUNCATED, Admission
 from routeguard.attempt import Attempt
 from routeguard.ending import Failure
-from routeguard.formats import UsageReader, body_reader, stream_reader
+from routeguard.formats import UsageReader, answer_reader
 from routeguard.guard import Guard
 from routeguard.replay import Message, Replay, Send
 
@@ -121,23 +121,9 @@ class Tap:
         self._attempt.response_started = True
         headers = list(message.get("headers", ()))
         if self._read_response != "none" and status < 300:
-            self._reader = _reader(headers, read_bodies=self._read_response == "all")
+            self._reader = answer_reader(
+                headers, read_bodies=self._read_response == "all", body_bytes_max=READ_BYTES_MAX
+            )
         if not self._extra_headers:
             return message
         return {**message, "headers": [*headers, *self._extra_headers]}
-
-
-def _reader(headers: list[tuple[bytes, bytes]], *, read_bodies: bool) -> UsageReader | None:
-    """What reads usage from an answer with these headers; nothing reads a compressed one."""
-    media_type = b""
-    for name, value in headers:
-        lowered = name.lower()
-        if lowered == b"content-type":
-            media_type = value.split(b";")[0].strip().lower()
-        elif lowered == b"content-encoding" and value.strip().lower() != b"identity":
-            return None
-    if media_type == b"text/event-stream":
-        return stream_reader()
-    if read_bodies and (media_type == b"application/json" or media_type.endswith(b"+json")):
-        return body_reader(READ_BYTES_MAX)
-    return None

@@ -1,27 +1,34 @@
 """Reading what a whole JSON answer used."""
 
+from dataclasses import replace
+from decimal import Decimal
+
 from routeguard.formats.dialects import dialect_of_body
 from routeguard.formats.reader import UsageReader
 from routeguard.formats.strict_json import parse_json
 from routeguard.usage import Tally, Usage
 
 
-def body_reader(max_bytes: int) -> UsageReader:
-    """A reader of one JSON body; one of more than `max_bytes` is not read."""
-    return BodyReader(max_bytes)
+def body_reader(max_bytes: int, *, cost_usd: Decimal | None = None) -> UsageReader:
+    """A reader of one JSON body; one of more than `max_bytes` is not read.
+
+    `cost_usd` is what the headers say it costs. It adds to a body that says what it used, and never replaces one.
+    """
+    return BodyReader(max_bytes, cost_usd)
 
 
 class BodyReader:
     """Holds the body until its end, and looks then: `seen`, `terminal` and `finish` say nothing before `result`."""
 
-    __slots__ = ("_body", "_bytes_left", "_tally", "seen", "terminal")
+    __slots__ = ("_body", "_bytes_left", "_cost_usd", "_tally", "seen", "terminal")
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, cost_usd: Decimal | None) -> None:
         self.seen = False
         self.terminal = False
         self._tally = Tally()
         self._body = bytearray()
         self._bytes_left = max_bytes
+        self._cost_usd = cost_usd
 
     @property
     def finish(self) -> str | None:
@@ -42,14 +49,18 @@ class BodyReader:
             self._read(parse_json(self._body.decode("utf-8-sig")))
         except ValueError:
             return None
-        return self._tally.usage()
+        used = self._tally.usage()
+        if used is None or self._cost_usd is None:
+            return used
+        return replace(used, cost_usd=max(self._cost_usd, used.cost_usd or self._cost_usd))
 
     def _read(self, body: object) -> None:
         parts = body if isinstance(body, list) else [body]
         for part in parts:
-            dialect = dialect_of_body(part) if isinstance(part, dict) else None
-            if dialect is None or (parts is body and not dialect.is_array):
+            if not isinstance(part, dict) or (dialect := dialect_of_body(part)) is None:
                 raise ValueError("not a provider's answer")
+            if parts is body and not dialect.is_array:
+                raise ValueError("not a list of answers")
             self.seen = True
-            self._tally.read_answer(part)
+            self._tally.read_answer(dialect.answer_of(part))
         self.terminal = self.seen

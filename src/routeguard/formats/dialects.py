@@ -29,6 +29,11 @@ class Dialect:
     ends_with_done: bool
     #: A whole answer in one JSON body.
     is_body: Callable[[Json], bool]
+    #: The part of such a body that `Tally.read_answer` understands.
+    answer_of: Callable[[Json], Json]
+    #: Whether another event after the end makes the stream unreadable. Where answers have no name of their own, a
+    #: second one in the same stream would replace the first, and both are billed.
+    ends_once: bool = False
     #: Whether a body may be an array of events: a Gemini stream without `alt=sse`.
     is_array: bool = False
 
@@ -144,6 +149,115 @@ def _has_finished(event: Json) -> bool:
     )
 
 
+# Ollama, of both its endpoints. https://docs.ollama.com/api/chat
+def _is_ollama(event: Json) -> bool:
+    texts = isinstance(event.get("message"), dict) or isinstance(event.get("response"), str)
+    return texts and isinstance(event.get("done"), bool) and "model" in event and "created_at" in event
+
+
+def _is_done(event: Json) -> bool:
+    return event.get("done") is True
+
+
+def _is_ollama_body(body: Json) -> bool:
+    return _is_ollama(body) and _is_done(body)
+
+
+def _ollama_answer_in(event: Json) -> Json | None:
+    return _with_counts(event) if _is_done(event) else event
+
+
+def _with_counts(body: Json) -> Json:
+    return {**body, "usage": body}  # its counts stand beside the answer
+
+
+# Bedrock Converse. An event is an object with one member, named after it.
+_CONVERSE_EVENTS = frozenset(
+    {"messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata"}
+)
+
+
+def _is_converse_start(event: Json) -> bool:
+    return "messageStart" in event
+
+
+def _is_converse_event(event: Json) -> bool:
+    return len(event) == 1 and all(name in _CONVERSE_EVENTS and isinstance(event[name], dict) for name in event)
+
+
+def _converse_answer_in(event: Json) -> Json | None:
+    return _object_in(event, "messageStop") or _object_in(event, "metadata")
+
+
+def _is_converse_metadata(event: Json) -> bool:
+    return "metadata" in event
+
+
+def _is_converse(body: Json) -> bool:
+    output = _object_in(body, "output")
+    return output is not None and "message" in output and isinstance(body.get("stopReason"), str)
+
+
+# Cohere v2.
+_COHERE_EVENTS = frozenset(
+    {
+        "citation-end",
+        "citation-start",
+        "content-delta",
+        "content-end",
+        "content-start",
+        "message-end",
+        "message-start",
+        "tool-call-delta",
+        "tool-call-end",
+        "tool-call-start",
+        "tool-plan-delta",
+    }
+)
+
+
+def _is_cohere_start(event: Json) -> bool:
+    return event.get("type") == "message-start" and isinstance(event.get("id"), str)
+
+
+def _is_cohere_event(event: Json) -> bool:
+    kind = event.get("type")
+    return isinstance(kind, str) and kind in _COHERE_EVENTS
+
+
+def _is_cohere_end(event: Json) -> bool:
+    return event.get("type") == "message-end"
+
+
+def _cohere_answer_in(event: Json) -> Json | None:
+    return _object_in(event, "delta") if _is_cohere_end(event) else None
+
+
+def _is_cohere(body: Json) -> bool:
+    message = _object_in(body, "message")
+    return message is not None and message.get("role") == "assistant" and isinstance(body.get("finish_reason"), str)
+
+
+# Embeddings of OpenAI and all who copy it, Gemini, Cohere and Ollama. They have no output, and not all say so.
+def _is_embeddings(body: Json) -> bool:
+    data = body.get("data")
+    if body.get("object") == "list" and isinstance(data, list):
+        return any(isinstance(item, dict) and item.get("object") == "embedding" for item in data[:1])
+    return ("embedding" in body or "embeddings" in body) and _embeddings_usage_in(body) is not None
+
+
+def _embeddings_usage_in(body: Json) -> Json | None:
+    for name in ("usage", "usageMetadata", "meta"):
+        if (usage := _object_in(body, name)) is not None:
+            return usage
+    return body if "prompt_eval_count" in body else None
+
+
+def _embeddings_answer_of(body: Json) -> Json:
+    usage = _embeddings_usage_in(body)
+    return body if usage is None else {**body, "usage": {"output_tokens": 0, **usage}}
+
+
 def _object_in(event: Json, name: str) -> Json | None:
     value = event.get(name)
     return value if isinstance(value, dict) else None
@@ -171,6 +285,7 @@ DIALECTS = (
         ends=_never,
         ends_with_done=True,
         is_body=_is_completion,
+        answer_of=_itself,
     ),
     Dialect(
         name="responses",
@@ -181,6 +296,7 @@ DIALECTS = (
         ends=_is_last_response_event,
         ends_with_done=False,
         is_body=_is_response,
+        answer_of=_itself,
     ),
     Dialect(
         name="messages",
@@ -191,6 +307,54 @@ DIALECTS = (
         ends=_is_message_stop,
         ends_with_done=False,
         is_body=_is_message,
+        answer_of=_itself,
+    ),
+    Dialect(
+        name="converse",
+        opens=_is_converse_start,
+        continues=_is_converse_event,
+        answer_in=_converse_answer_in,
+        bills=_is_converse_metadata,
+        ends=_is_converse_metadata,
+        ends_with_done=False,
+        is_body=_is_converse,
+        answer_of=_itself,
+        ends_once=True,
+    ),
+    Dialect(
+        name="ollama",
+        opens=_is_ollama,
+        continues=_is_ollama,
+        answer_in=_ollama_answer_in,
+        bills=_is_done,
+        ends=_is_done,
+        ends_with_done=False,
+        is_body=_is_ollama_body,
+        answer_of=_with_counts,
+        ends_once=True,
+    ),
+    Dialect(
+        name="cohere",
+        opens=_is_cohere_start,
+        continues=_is_cohere_event,
+        answer_in=_cohere_answer_in,
+        bills=_is_cohere_end,
+        ends=_is_cohere_end,
+        ends_with_done=False,
+        is_body=_is_cohere,
+        answer_of=_itself,
+        ends_once=True,
+    ),
+    Dialect(
+        name="embeddings",
+        opens=_never,
+        continues=_never,
+        answer_in=_itself,
+        bills=_never,
+        ends=_never,
+        ends_with_done=False,
+        is_body=_is_embeddings,
+        answer_of=_embeddings_answer_of,
     ),
     Dialect(
         name="generate_content",
@@ -201,6 +365,7 @@ DIALECTS = (
         ends=_has_finished,
         ends_with_done=False,
         is_body=_is_content_body,
+        answer_of=_itself,
         is_array=True,
     ),
 )

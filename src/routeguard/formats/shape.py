@@ -15,9 +15,10 @@ from functools import lru_cache
 
 #: Larger events are parsed every time.
 SHAPED_BYTES_MAX = 1024
-#: Members whose values no dialect looks at. Adding one here means no `Dialect` and no `Tally` may ever read it.
-_TEXTS = rb"content|text|refusal|reasoning|reasoning_content|thinking|signature|partial_json|arguments|delta"
-_PADDINGS = rb"obfuscation|p"
+#: Members at whose values no dialect looks, beyond their type. Adding one here means no `Dialect` and no `Tally` may
+#: ever read it.
+_TEXTS = rb"content|text|refusal|reasoning|reasoning_content|thinking|signature|partial_json|arguments|delta|response"
+_PADDINGS = rb"obfuscation|p|created_at"
 _NUMBERS = rb"sequence_number|ts_us"
 #: The same in all events of one text: a hole only where the bytes before the first hole cannot hold it.
 _NAMES = rb"item_id"

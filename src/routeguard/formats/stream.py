@@ -165,6 +165,8 @@ class StreamReader:
             self._billed = False
             self._take_shape(NO_SHAPE)
         dialect = self._dialect or opened_by(event)
+        if self.terminal and dialect is not None and dialect.ends_once:
+            raise ValueError("a second answer in the same stream")
         if dialect is not None and dialect.continues(event):
             self._dialect = dialect
             if self._count(dialect, event) and not failed:

@@ -1,4 +1,4 @@
-"""Where an answer says what it used: one table for OpenAI chat (and all who copy it), Responses, Anthropic and Gemini.
+"""Where an answer says what it used: one table for every provider.
 
 Their names do not collide, so that one reading serves every dialect, a JSON body, a chunk of a stream, and the objects
 of every SDK. An answer is a mapping or an object with attributes; nothing in it is trusted.
@@ -17,9 +17,27 @@ Getter = Callable[[str], object]
 #: What is counted → where it may stand. The largest is taken where several are given.
 COUNTS: Mapping[str, tuple[Path, ...]] = {
     "prompt": (("prompt_tokens",),),
-    "input": (("input_tokens",), ("promptTokenCount",), ("prompt_token_count",)),
-    "output": (("completion_tokens",), ("output_tokens",), ("candidatesTokenCount",), ("candidates_token_count",)),
-    "total": (("total_tokens",), ("totalTokenCount",), ("total_token_count",)),
+    "input": (
+        ("input_tokens",),
+        ("promptTokenCount",),
+        ("prompt_token_count",),
+        ("inputTokens",),  # Bedrock Converse
+        ("prompt_eval_count",),  # Ollama, which leaves it out where it had the prompt in its cache
+        # Cohere: what the model read, and what of it is billed; the preamble it adds is in the first alone.
+        ("tokens", "input_tokens"),
+        ("billed_units", "input_tokens"),
+    ),
+    "output": (
+        ("completion_tokens",),
+        ("output_tokens",),
+        ("candidatesTokenCount",),
+        ("candidates_token_count",),
+        ("outputTokens",),
+        ("eval_count",),
+        ("tokens", "output_tokens"),
+        ("billed_units", "output_tokens"),
+    ),
+    "total": (("total_tokens",), ("totalTokenCount",), ("total_token_count",), ("totalTokens",)),
     # Inside the input.
     "cached": (
         ("prompt_tokens_details", "cached_tokens"),
@@ -27,12 +45,14 @@ COUNTS: Mapping[str, tuple[Path, ...]] = {
         ("prompt_cache_hit_tokens",),  # DeepSeek
         ("cachedContentTokenCount",),
         ("cached_content_token_count",),
+        ("cached_tokens",),  # Cohere, Moonshot
     ),
     "written": (("prompt_tokens_details", "cache_write_tokens"), ("input_tokens_details", "cache_write_tokens")),
     "audio_in": (("prompt_tokens_details", "audio_tokens"), ("input_tokens_details", "audio_tokens")),
-    # Beside Anthropic's `input_tokens`, but inside `prompt_tokens` where a gateway translates them.
-    "cache_read": (("cache_read_input_tokens",),),
-    "cache_creation": (("cache_creation_input_tokens",),),
+    # Beside Anthropic's `input_tokens` and Bedrock's `inputTokens`, but inside `prompt_tokens` where a gateway
+    # translates them. Bedrock says each of its own twice.
+    "cache_read": (("cache_read_input_tokens",), ("cacheReadInputTokens",), ("cacheReadInputTokenCount",)),
+    "cache_creation": (("cache_creation_input_tokens",), ("cacheWriteInputTokens",), ("cacheWriteInputTokenCount",)),
     "cache_creation_5m": (("cache_creation", "ephemeral_5m_input_tokens"),),
     "cache_creation_1h": (("cache_creation", "ephemeral_1h_input_tokens"),),
     # Beside Gemini's prompt and candidates.
@@ -55,10 +75,13 @@ MODALITIES: Mapping[str, tuple[str, ...]] = {
     "audio_in": ("promptTokensDetails", "prompt_tokens_details"),
     "audio_out": ("candidatesTokensDetails", "candidates_tokens_details"),
 }
+#: Bedrock's list of what it wrote to a cache, by lifetime.
+LIFETIMES = {"5m": "cache_creation_5m", "1h": "cache_creation_1h"}
 #: Gemini's stream as a JSON array may send numbers for names.
 AUDIO = ("AUDIO", 4)
 FINISH_REASONS = {1: "STOP", 2: "MAX_TOKENS"}
-
+#: Why an answer of one choice ended: Anthropic, Bedrock, Ollama, Cohere.
+FINISHES = ("stop_reason", "stopReason", "done_reason", "finish_reason")
 
 #: Where an answer says who it is, and what made it.
 ANSWER_IDS = ("id", "responseId", "response_id")
@@ -91,7 +114,7 @@ def is_fast(get: Getter) -> bool:
 
 
 def finish_in(get: Getter) -> str | None:
-    finish = word_of(get("stop_reason"))  # Anthropic
+    finish = word_of(_first(get, FINISHES))
     for name in ("choices", "candidates"):
         if (choices := get(name)) is None:
             continue
@@ -137,6 +160,8 @@ def counts_in(usage: object, get: Getter) -> dict[str, int]:
             continue
         if spoken := [of for item in items_of(listed) if (of := getter(item))("modality") in AUDIO]:
             counts[name] = sum(count_of(_first(of, ("tokenCount", "token_count")) or 0) for of in spoken)
+    if (written := get("cacheDetails")) is not None:
+        counts |= _lifetimes_in(written)
     return counts
 
 
@@ -174,6 +199,15 @@ def cost_in(get: Getter) -> Decimal | None:
         upstream = _at(get("cost_details"), ("upstream_inference_cost",))
         return None if upstream is None else usd_of(cost) + usd_of(upstream)
     return usd_of(cost)
+
+
+def _lifetimes_in(written: object) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for of in map(getter, items_of(written)):
+        # A lifetime that nobody knows is charged as the longest.
+        lifetime = LIFETIMES.get(word_of(of("ttl")) or "", "cache_creation_1h")
+        counts[lifetime] = counts.get(lifetime, 0) + count_of(of("inputTokens") or 0)
+    return counts
 
 
 def _usd_of_ticks(ticks: object) -> Decimal:
