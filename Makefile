@@ -55,6 +55,7 @@ mutate: .venv/dev.installed
 SEEDS ?= 100000
 MINUTES ?= 10
 soak: .venv/dev.installed
+	@FAULTS=all $(BIN)/python -m pytest tests/prove
 	@$(BIN)/python -m tests.simulation.soak --seeds $(SEEDS)
 	@$(BIN)/python -m tests.simulation.chaos --minutes $(MINUTES)
 
