@@ -1,11 +1,14 @@
 """What is handed back to a store that lost it: all of it, in pieces of a bounded size, as the script reads it."""
 
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 from routeguard.ledgers.redis.keyspace import Keyspace
-from routeguard.ledgers.redis.knowledge import Known
-from routeguard.ledgers.redis.reply import Parts
-from routeguard.ledgers.redis.restoring import PIECE_MAX, Entry, RedisReservation, pieces
+from routeguard.ledgers.redis.knowledge import Knowledge, Known
+from routeguard.ledgers.redis.reply import Account, Parts, Reply
+from routeguard.ledgers.redis.restoring import PIECE_MAX, Entry, RedisReservation, entries, pieces
+from routeguard.ledgers.redis.store_clock import Calendar
+from routeguard.policy import Budget, Window
 
 KEYS = Keyspace("n")
 
@@ -16,6 +19,29 @@ def account(name: str, *, end: int | None = 2000) -> Entry:
 
 def reservation(name: str, *partitions: str) -> RedisReservation:
     return RedisReservation(name, 7, fields=("f", "g"), slot_partitions=partitions, lease_us=9)
+
+
+def test_the_accounts_of_a_reservation_are_raised_to_hold_it_also_where_nobody_has_seen_them() -> None:
+    calendar, ever = Calendar(), Budget("total", Window("total", ZoneInfo("UTC")), 100)
+    calendar.windows(ever, 1000)
+    held = [RedisReservation(name, 7, fields=("total|UTC|0|0|a",)) for name in ("1", "2")]
+
+    accounts, latest = entries(Knowledge(clients_max=10), {}, held, calendar)
+
+    assert accounts == [("total|UTC|0|0|a", Known(Parts(), 0, 14, 0), None)]
+    assert latest == 0
+
+
+def test_what_was_seen_of_an_account_stays_the_most_it_held_beside_a_smaller_reservation() -> None:
+    calendar, ever = Calendar(), Budget("total", Window("total", ZoneInfo("UTC")), 100)
+    calendar.windows(ever, 1000)
+    knowledge = Knowledge(clients_max=10)
+    seen = Account("total|UTC|0|0|a", Parts(settled=90, open=7), None)
+    knowledge.learn(Reply("ok", 10, 1000, (), 0, "", "", (seen,)))
+
+    ((_, known, _),), _ = entries(knowledge, {}, [RedisReservation("1", 7, fields=("total|UTC|0|0|a",))], calendar)
+
+    assert (known.parts.settled, known.highest_nanousd) == (90, 97)
 
 
 def test_with_nothing_to_hand_back_the_store_is_still_told_so() -> None:

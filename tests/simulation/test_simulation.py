@@ -32,6 +32,12 @@ def test_money_slots_and_answers_survive_what_a_network_and_a_store_can_do(part:
     assert sum(admitted) > 10 * RUNS, "the runs do something"
 
 
+@pytest.mark.parametrize("seed", [1701])
+def test_what_a_longer_run_has_shown_stays_mended(seed: int) -> None:
+    """1701: a reservation got by asking again was put back where its account was not."""
+    assert play(seed).admitted
+
+
 def test_a_run_depends_on_its_seed_alone() -> None:
     one, same, other = play(7), play(7), play(8)
 

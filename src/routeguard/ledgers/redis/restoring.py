@@ -1,6 +1,7 @@
 """What a process hands back to a store that lost it, in pieces that a script takes in one step each."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -28,12 +29,18 @@ class RedisReservation(Reservation):
 Entry = tuple[str, Known, int | None]
 
 
-def entries(knowledge: Knowledge, journaled: Mapping[str, Sums], calendar: Calendar) -> tuple[list[Entry], int]:
+def entries(
+    knowledge: Knowledge,
+    journaled: Mapping[str, Sums],
+    reservations: Iterable[RedisReservation],
+    calendar: Calendar,
+) -> tuple[list[Entry], int]:
     """What to raise, and the second that no window of the store may be before.
 
     Args:
         knowledge: What this process has seen.
         journaled: What the rows of its journal add up to, by the name of each counter; past windows are left out.
+        reservations: Open ones of this process. Whoever got one by asking again has not seen its accounts.
         calendar: Every window it has asked for.
     """
     found = {(counter, start, kind): known for counter, start, kind, known in knowledge.highest()}
@@ -42,6 +49,14 @@ def entries(knowledge: Knowledge, journaled: Mapping[str, Sums], calendar: Calen
         counter, start, kind = split(name)
         if (counter, start) in windows:
             found[counter, start, kind] = _raised(found.get((counter, start, kind)), sums)
+    held: Counter[str] = Counter()
+    for reservation in reservations:
+        held.update(dict.fromkeys(reservation.fields, reservation.amount_nanousd))
+    for name, nanousd in held.items():
+        counter, start, kind = split(name)
+        seen = found.get((counter, start, kind))
+        if seen is None or seen.highest_nanousd < nanousd:
+            found[counter, start, kind] = Known(Parts() if seen is None else seen.parts, 0, nanousd, 0)
     accounts = [
         (f"{counter}|{start}|{kind}", known, calendar.span(counter, start).end)
         for (counter, start, kind), known in found.items()

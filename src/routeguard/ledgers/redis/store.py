@@ -361,9 +361,10 @@ class Store:
             self.debts.wake()
 
     async def _restore_once(self, lost_epoch: str) -> None:
-        accounts, latest = entries(self.knowledge, await self.hand_over.sums(self.salt), self.calendar)
+        journaled = await self.hand_over.sums(self.salt)
         held = [reservation for reservation in self.held.values() if reservation.state == "open"]
         held += self.unwritten.values()
+        accounts, latest = entries(self.knowledge, journaled, held, self.calendar)
         epoch = os.urandom(8).hex()
         for keys, arguments in pieces(accounts, held, self.keyspace):
             is_first = self.epoch == lost_epoch
