@@ -219,6 +219,29 @@ def test_what_the_server_was_told_is_judged(
     assert says is None or says in report.warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("app", "server", "about"),
+    [
+        (FastAPI(), None, {"Starlette and FastAPI"}),
+        (Starlette(), ["/srv/.venv/bin/uvicorn", "shop:app"], {"Starlette and FastAPI", "uvicorn"}),
+        (None, ["python", "-m", "daphne", "shop.asgi:application"], {"daphne"}),
+        (None, ["gunicorn", "-k", "asgi", "shop:app"], {"gunicorn"}),
+        (None, ["uvicorn", "--hypercorn"], {"uvicorn"}),
+        (None, None, set()),
+    ],
+)
+def test_what_the_server_and_the_framework_cannot_give_is_said_with_its_remedy(
+    app: object, server: list[str] | None, about: set[str]
+) -> None:
+    report = looked(app, server=server)
+
+    assert {limit.about for limit in report.limits} == about
+    assert all(limit.remedy for limit in report.limits)
+    assert report.as_dict()["limits"] == [
+        {"about": limit.about, "limit": limit.limit, "remedy": limit.remedy} for limit in report.limits
+    ]
+
+
 def test_no_command_line_is_said_to_be_unknown() -> None:
     assert not server_options({}, None).is_known
     assert any("how the server is started" in unknown for unknown in looked().unknown)

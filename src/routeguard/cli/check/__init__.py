@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from routeguard.caveats import Caveat
 from routeguard.cli.check.ledger import Ping, ping
+from routeguard.cli.check.limits import limits_of
 from routeguard.cli.check.prices import PriceAge, price_age
 from routeguard.cli.check.server import ServerOptions, server_options, trust_warnings, worker_warnings
 from routeguard.cli.check.shape import Shape, order_warnings, shape_of, unguarded_chats
@@ -64,6 +66,8 @@ class Report:
     warnings: tuple[str, ...]
     #: What this command cannot see.
     unknown: tuple[str, ...]
+    #: What the server and the framework cannot give.
+    limits: tuple[Caveat, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -114,6 +118,7 @@ class Report:
             "problems": list(self.problems),
             "warnings": list(self.warnings),
             "unknown": list(self.unknown),
+            "limits": [{"about": one.about, "limit": one.limit, "remedy": one.remedy} for one in self.limits],
         }
 
 
@@ -141,7 +146,8 @@ def look(found: Target, *, server: Sequence[str] | None) -> Report:
             f"{route.path} looks as if it called a model, and is not in PATHS: what it spends is not counted"
             for route in unguarded_chats(shape, settings)
         ]
-    return Report(settings, answered, prices, options, shape, tuple(warnings), _unknown(settings, options, shape))
+    unknown, limits = _unknown(settings, options, shape), limits_of(found.app, server)
+    return Report(settings, answered, prices, options, shape, tuple(warnings), unknown, limits)
 
 
 def _platform_warnings(settings: "Settings") -> list[str]:
@@ -232,6 +238,8 @@ def _print(report: Report, paper: Paper) -> None:
     paper.print(f"ledger {ledger_kind(settings.ledger)}: {report.ping.says}")
     if report.shape is not None and report.shape.layers:
         paper.print(f"middleware, outermost first: {' → '.join(layer.name for layer in report.shape.layers)}")
+    for limit in report.limits:
+        paper.print(f"limit of {limit.about}: {limit.limit} {limit.remedy}", colour="dim")
     for unknown in report.unknown:
         paper.print(f"not seen from here: {unknown}", colour="dim")
     for warning in report.warnings:

@@ -64,7 +64,7 @@ class Shape:
 def shape_of(app: object) -> Shape:
     """Look into an application of Starlette, FastAPI, Litestar, Quart or Django, and what stands around it."""
     layers, routes = [], []
-    for inner in _inwards(app):
+    for inner in inwards(app):
         if _is_guard(inner):
             layers.append(_layer(type(inner), getattr(getattr(inner, "settings", None), "namespace", None)))
         elif hasattr(inner, "app") and not hasattr(inner, "user_middleware"):
@@ -126,7 +126,7 @@ def unguarded_chats(shape: Shape, settings: "Settings") -> list[Route]:
     return found
 
 
-def _inwards(app: object) -> Iterator[object]:
+def inwards(app: object) -> Iterator[object]:
     """The application and what it wraps, outermost first."""
     seen: set[int] = set()
     while app is not None and id(app) not in seen and len(seen) < DEPTH_MAX:
@@ -196,7 +196,7 @@ def _django_routes() -> list[Route]:
 
 def _django_layers(app: object) -> list[Layer]:
     """Django's own middleware: whatever is around it, it is inside."""
-    if not any(type(inner).__module__.startswith("django.") for inner in _inwards(app)):
+    if not any(type(inner).__module__.startswith("django.") for inner in inwards(app)):
         return []
     names = getattr(getattr(sys.modules.get("django.conf"), "settings", None), "MIDDLEWARE", ())
     dotted = [str(name).rpartition(".") for name in names]
