@@ -90,6 +90,26 @@ async def test_an_orphan_is_told_and_its_ending_takes_it_back() -> None:
     ]
 
 
+async def test_a_request_that_claims_no_money_has_a_ceiling_of_nothing() -> None:
+    ledger, journal, _ = journaled()
+    reservation = await ledger.reserve("1", money=[], slots=[Claim(slot(1), "", 1)])
+
+    await ledger.settle(reservation, state="settled", settled_nanousd=5, kept_nanousd=0)
+
+    assert reservation.amount_nanousd == 0
+    assert [(record.ceiling_nanousd, record.overrun_nanousd) for record in journal.records] == [(0, 5)]
+
+
+async def test_an_ending_of_the_overflow_client_is_told_as_its_own() -> None:
+    ledger, journal, _ = journaled(clients_max=1)
+    await admitted(ledger, "1", [MINE], client="a")
+    held = await admitted(ledger, "2", [MINE], client="b")
+
+    await ledger.settle(held, state="kept", settled_nanousd=0, kept_nanousd=CALL)
+
+    assert [record.counters for record in journal.records] == [(OVERFLOW,)]
+
+
 async def test_a_late_bill_is_told_with_the_counters_it_was_charged_to() -> None:
     """Those of its reservation, or the overflow client's where its place was taken in between."""
     ledger, journal, clock = journaled(clients_max=1)
