@@ -400,6 +400,7 @@ def test_each_part_of_a_request_is_in_its_ceiling() -> None:
 
     per_call = 1 + 100 + 1_000 + 10_000
     assert ceiling_nanousd == (3 * per_call + 3 * 10) * 1_000 + 3 * 10 * 2_000 + 3 * 3_000 + 2 * 1_000_000 + 5
+    assert type(ceiling_nanousd) is int
 
 
 def test_media_parts_cost_their_flat_price_and_nothing_where_they_have_none() -> None:
@@ -417,6 +418,52 @@ def test_a_ceiling_is_rounded_up_once() -> None:
 
     assert tariff(third, max_output_tokens=1).ceiling(input_bytes=2, wall_ns=NOW) == 1
     assert tariff(third, max_output_tokens=1).ceiling(input_bytes=3, wall_ns=NOW) == 2
+
+
+def test_the_ceiling_of_one_call_is_what_is_sent_what_may_be_answered_and_its_fee() -> None:
+    """Whatever a request may add to it is known by then."""
+    priced = tariff(
+        model(input="1", output="2", call="0.000003", overhead_tokens=100),
+        calls_per_request=3,
+        system_prompt_bytes=1_000,
+        extra_nanousd=5,
+    )
+
+    assert priced.call_ceiling(input_tokens=10, output_tokens=7, wall_ns=NOW) == 10 * 1_000 + 7 * 2_000 + 3_000
+
+
+def test_the_ceiling_of_one_call_is_rounded_up() -> None:
+    third = tariff(model(input="0.0003333", output="0.0003333"))
+
+    assert third.call_ceiling(input_tokens=2, output_tokens=1, wall_ns=NOW) == 1
+    assert third.call_ceiling(input_tokens=3, output_tokens=1, wall_ns=NOW) == 2
+
+
+def test_the_ceiling_of_one_call_reads_no_more_than_the_window_and_costs_what_its_size_does() -> None:
+    long = tariff(HAIKU_5_5)
+    windowed = tariff(replace(HAIKU_5_5, context_window=100_000))
+
+    sizes = (100_000, 100_001)
+
+    assert [long.call_ceiling(input_tokens=size, output_tokens=0, wall_ns=NOW) for size in sizes] == [
+        100_000 * 200,
+        100_001 * 1_000,
+    ]
+    assert [windowed.call_ceiling(input_tokens=size, output_tokens=0, wall_ns=NOW) for size in sizes] == [
+        100_000 * 200,
+        100_000 * 200,
+    ]
+
+
+def test_the_ceiling_of_one_call_knows_the_price_that_starts_during_the_stream() -> None:
+    argon, touches = tariff(ARGON), MIDNIGHT - 300 * NS_PER_SECOND
+
+    ceilings = [
+        argon.call_ceiling(input_tokens=0, output_tokens=1, wall_ns=wall_ns)
+        for wall_ns in (touches - 1, touches, touches - 1)
+    ]
+
+    assert ceilings == [10_000, 20_000, 10_000]
 
 
 def test_a_free_model_has_no_ceiling_and_no_cost() -> None:
@@ -439,6 +486,7 @@ def test_a_call_can_read_no_more_than_the_context_window() -> None:
         (4 * 1_000 + output) * 1_000,
         (4 * 1_000 + output) * 1_000,
     ]
+    assert {type(ceiling_nanousd) for ceiling_nanousd in ceilings} == {int}
 
 
 def test_the_window_bounds_only_if_every_model_has_one() -> None:
@@ -770,5 +818,5 @@ def test_a_name_longer_than_any_model_is_not_looked_at() -> None:
 
 
 def test_a_tariff_without_models_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one model"):
+    with pytest.raises(ValueError, match=r"^a tariff needs at least one model$"):
         tariff()
