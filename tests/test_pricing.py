@@ -642,6 +642,23 @@ def test_contradictory_counts_are_worth_no_discount(usage: Usage, same_as: Usage
     assert cost(SONNET, usage, input_bytes=50) == cost(SONNET, same_as, input_bytes=50)
 
 
+@pytest.mark.parametrize(
+    "part", ["cached_input_tokens", "cache_write_tokens", "cache_write_1h_tokens", "input_audio_tokens"]
+)
+def test_a_part_larger_than_the_input_counts_towards_the_long_tier(part: str) -> None:
+    long = model(standard=stepped((-1, rates(input="1", output="1")), (100, rates(input="2", output="2"))))
+    fits: dict[str, Any] = {part: 100}
+    above: dict[str, Any] = {part: 101}
+
+    costs = [cost(long, Usage(input_tokens=1, output_tokens=0, **counts)) for counts in (fits, above)]
+
+    assert costs == [100 * 1_000, 101 * 2_000]
+
+
+def test_an_input_of_nothing_that_is_reported_costs_nothing() -> None:
+    assert cost(SONNET, Usage(input_tokens=0, output_tokens=1), input_bytes=50) == 15_000
+
+
 def test_a_reported_cost_of_zero_is_an_answer() -> None:
     assert cost(SONNET, Usage(input_tokens=9, output_tokens=9, cost_usd=Decimal(0))) == 0
 
