@@ -128,19 +128,6 @@ async def test_a_late_bill_is_told_with_the_counters_it_was_charged_to() -> None
     assert journal.records[-1] == Record("late-2", "late", now_ns, (EVERYBODY, OVERFLOW), 0, 5, overrun_nanousd=5)
 
 
-async def test_a_name_is_not_forgotten_a_nanosecond_before_its_time() -> None:
-    clock = FakeClock()
-    ledger = MemoryLedger(clock=clock)
-    until = clock.wall_ns() // NANOSECONDS + 1
-    await ledger.first("day|80", by="a", until=until)
-
-    clock.advance(1 - 1 / NANOSECONDS)
-    before = await ledger.first("day|80", by="b", until=until)
-    clock.advance(1 / NANOSECONDS)
-
-    assert (before, await ledger.first("day|80", by="b", until=until)) == (False, True)
-
-
 def journaled(*, clients_max: int = 1000) -> tuple[MemoryLedger, Told, FakeClock]:
     clock, journal = FakeClock(), Told()
     ledger = MemoryLedger(clock=clock, clients_max=clients_max)
