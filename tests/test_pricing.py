@@ -575,6 +575,19 @@ def test_cached_sound_is_charged_as_fresh_sound() -> None:
     assert cost(speaking, usage) == 50 * 10_000 + 50 * 100
 
 
+def test_where_all_of_the_input_was_sound_no_cached_token_is_charged() -> None:
+    speaking = model(input="1", output="0", cached_input="0.1", input_audio="10")
+    usage = Usage(input_tokens=100, cached_input_tokens=80, input_audio_tokens=100, output_tokens=0)
+
+    assert cost(speaking, usage) == 100 * 10_000
+
+
+def test_where_all_of_the_input_was_read_from_or_written_to_a_cache_none_is_charged_as_plain() -> None:
+    usage = Usage(input_tokens=100, cached_input_tokens=60, cache_write_tokens=40, output_tokens=0)
+
+    assert cost(SONNET, usage) == 60 * 300 + 40 * 3_750
+
+
 def test_reasoning_priced_apart_is_charged_apart() -> None:
     research = model(input="0", output="8", reasoning="3")
 
