@@ -518,6 +518,7 @@ def test_the_dearest_of_each_part_is_reserved_over_several_models() -> None:
     ceiling_nanousd = tariff(reader, writer).ceiling(input_bytes=100, wall_ns=NOW)
 
     assert ceiling_nanousd == 150 * 10_000 + 1_000 * 10_000
+    assert tariff(reader, writer).overhead_tokens == 50
 
 
 def test_sound_in_the_answer_is_reserved_for_where_it_is_priced() -> None:
@@ -676,6 +677,12 @@ def test_a_reported_cost_of_zero_is_an_answer() -> None:
     assert cost(SONNET, Usage(input_tokens=9, output_tokens=9, cost_usd=Decimal(0))) == 0
 
 
+def test_a_reported_cost_is_taken_as_it_is_however_fine_the_rates_are() -> None:
+    fine = model(input="0.0003333", output="0.0003333")
+
+    assert cost(fine, Usage(cost_usd=Decimal("0.001"))) == 1_000_000
+
+
 def test_a_reported_cost_finer_than_a_nano_usd_is_rounded_up() -> None:
     assert cost(SONNET, Usage(cost_usd=Decimal("0.0004970133333333333"))) == 497_014
 
@@ -772,6 +779,13 @@ def test_tokens_of_other_models_are_added_at_their_own_prices() -> None:
     assert tariff(CHEAP, DEAR).cost(usage, wall_ns=NOW, input_bytes=0) == 5_000 + 10_000 + 50_000
 
 
+def test_an_input_nobody_reported_of_another_model_counts_as_the_bound_too() -> None:
+    other = Usage(output_tokens=0, model="cheap")
+    usage = Usage(input_tokens=0, output_tokens=0, model="dear", other_models=(other,))
+
+    assert tariff(CHEAP, DEAR).cost(usage, wall_ns=NOW, input_bytes=50) == 50_000
+
+
 def test_the_models_in_one_answer_are_rounded_up_together() -> None:
     tenth = model(input="0.0001", output="0")
     part = Usage(input_tokens=1, output_tokens=0)
@@ -833,6 +847,13 @@ def test_other_models_are_not_ours(answered: str) -> None:
 
     assert not priced.configured_name(answered)
     assert priced.configured_name(answered) is None
+
+
+def test_only_who_serves_a_model_may_be_left_out_of_its_name() -> None:
+    priced = tariff(model("openrouter/openai/m", input="1", output="1"))
+
+    assert priced.configured_name("openai/m") == "openrouter/openai/m"
+    assert priced.configured_name("m") is None
 
 
 def test_latest_means_every_snapshot() -> None:
