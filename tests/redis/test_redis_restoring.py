@@ -70,6 +70,13 @@ def test_an_account_that_only_the_journal_knows_is_raised_to_its_rows() -> None:
     assert not_before == TODAY
 
 
+def test_rows_that_add_up_to_nothing_raise_by_nothing() -> None:
+    """They are those of a reservation that was orphaned and then released."""
+    accounts, _ = entries(Knowledge(clients_max=10), {MINE: Sums()}, calendar())
+
+    assert accounts == [(MINE, Known(Parts(), 0, 0, 0), TOMORROW)]
+
+
 @pytest.mark.parametrize(
     ("seen", "rows", "raised", "highest"),
     [
