@@ -9,7 +9,7 @@ from typing import ParamSpec
 import anyio
 import pytest
 from blockbuster import blockbuster_ctx
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 TEST_SECONDS_MAX = 60
 P = ParamSpec("P")
@@ -20,6 +20,10 @@ pytest.register_assert_rewrite("routeguard.testing.ledger_contract")
 # In CI the examples follow from the test alone, so that a red run is red again; elsewhere they are new each time,
 # and a failure prints the line that reproduces it. No deadline: a busy machine is not a bug.
 settings.register_profile("routeguard", deadline=None, print_blob=True, derandomize="CI" in os.environ)
+# Nobody reads how a mutant failed, and to find the smallest example of it took most of the time.
+settings.register_profile(
+    "mutants", settings.get_profile("routeguard"), phases=set(Phase) - {Phase.shrink, Phase.explain}, print_blob=False
+)
 settings.load_profile("routeguard")
 
 

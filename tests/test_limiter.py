@@ -116,6 +116,7 @@ def test_the_wait_is_for_the_slowest_of_the_rates_in_the_way(limiter: RateLimite
 
     assert refused.value.retry_ns == 497
     assert refused.value.per_client
+    assert str(refused.value) == "no slot is free"
 
 
 def test_a_refusal_by_everybody_together_is_not_the_clients_own(limiter: RateLimiter) -> None:
@@ -183,6 +184,24 @@ def test_a_lowered_quota_says_when_enough_slots_are_back(
     assert claim(limiter, lowered) is None
     wait(clock, 1)
     assert claim(limiter, lowered) is not None
+
+
+@pytest.mark.parametrize("window_ns", [6_000, 6_030, 6_059])
+def test_a_claim_a_sixtieth_of_the_window_after_another_is_forgotten_after_it(
+    limiter: RateLimiter, clock: FakeClock, window_ns: int
+) -> None:
+    """Claims that lie closer together are forgotten together, with the last of them."""
+    rate = Rate("client-1", EXACT_MAX + 1, window_ns)
+    resets = []
+
+    for gap_ns in (0, 99, 1):
+        wait(clock, gap_ns)
+        claim(limiter, rate)
+        left = limiter.left("a", [rate])
+        assert left is not None
+        resets.append(left.reset_ns)
+
+    assert resets == [window_ns, window_ns, window_ns - 1]
 
 
 @pytest.mark.parametrize("quota", [3, EXACT_MAX + 3])
@@ -431,6 +450,27 @@ def test_a_refusal_of_a_client_without_rates_is_nothing(limiter: RateLimiter) ->
     limiter.count_refusal("a", [])
 
     assert claim(limiter, PER_MINUTE) is not None
+
+
+def test_a_client_that_has_no_rates_any_more_is_not_held_up_by_its_refusals(limiter: RateLimiter) -> None:
+    claim(limiter, PER_MINUTE)
+    for _ in range(100):
+        limiter.count_refusal("a", [PER_MINUTE])
+
+    assert claim(limiter) is not None
+    assert claim(limiter, PER_MINUTE) is None
+
+
+def test_a_rate_in_the_way_for_one_more_nanosecond_is_still_the_clients_own(
+    limiter: RateLimiter, clock: FakeClock
+) -> None:
+    single = Rate("client-1", 1, 10)
+    claim(limiter, single)
+    wait(clock, 9)
+
+    refused = refusal(limiter, single)
+
+    assert (refused.retry_ns, refused.per_client) == (1, True)
 
 
 @pytest.mark.usefixtures("_switching")

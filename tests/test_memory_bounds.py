@@ -1,5 +1,6 @@
 """What the memory ledger keeps, and that it keeps no more."""
 
+import inspect
 import logging
 from itertools import pairwise
 
@@ -76,6 +77,44 @@ async def test_a_past_window_is_freed_a_few_accounts_with_each_request(clock: Fa
     assert all(before - after <= RETIRED_PER_RESERVE for before, after in pairwise(left))
     assert left[-1] == 0
     assert ledger._retired == []
+
+
+async def test_a_reservation_may_end_when_its_window_was_freed(clock: FakeClock) -> None:
+    ledger = MemoryLedger(clock=clock)
+    held = await admitted(ledger, "held", [MINE], client="a")
+    clock.advance(DAY_SECONDS)
+    for number in range(3):
+        await admitted(ledger, f"{number}", [MINE], client=f"{number}")
+
+    freed = list(ledger._retired)
+
+    assert freed == []
+    assert await ledger.settle(held, state="released", settled_nanousd=0, kept_nanousd=0) is True
+
+
+async def test_who_finds_no_place_is_counted_and_ever_more_rarely_logged(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger = MemoryLedger(clock=clock, clients_max=1)
+    await admitted(ledger, "1", [MINE], client="a")
+
+    logged = []
+    for number in range(8):
+        await admitted(ledger, f"stranger-{number}", [MINE], client=f"stranger-{number}")
+        logged.append(len(caplog.records))
+
+    assert ledger.overflowed == 8
+    assert logged == [1, 2, 2, 3, 3, 3, 3, 4]
+
+
+def test_by_itself_a_ledger_counts_the_documented_number_of_clients() -> None:
+    assert inspect.signature(MemoryLedger).parameters["clients_max"].default == 50_000
+
+
+def test_each_ledger_keys_the_hashes_of_clients_with_its_own_256_bits(clock: FakeClock) -> None:
+    salts = {MemoryLedger(clock=clock).client_salt for _ in range(3)}
+
+    assert [len(salt) for salt in salts] == [32] * 3
 
 
 async def test_second_settlements_are_counted(clock: FakeClock) -> None:

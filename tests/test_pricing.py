@@ -400,6 +400,7 @@ def test_each_part_of_a_request_is_in_its_ceiling() -> None:
 
     per_call = 1 + 100 + 1_000 + 10_000
     assert ceiling_nanousd == (3 * per_call + 3 * 10) * 1_000 + 3 * 10 * 2_000 + 3 * 3_000 + 2 * 1_000_000 + 5
+    assert type(ceiling_nanousd) is int
 
 
 def test_media_parts_cost_their_flat_price_and_nothing_where_they_have_none() -> None:
@@ -417,6 +418,52 @@ def test_a_ceiling_is_rounded_up_once() -> None:
 
     assert tariff(third, max_output_tokens=1).ceiling(input_bytes=2, wall_ns=NOW) == 1
     assert tariff(third, max_output_tokens=1).ceiling(input_bytes=3, wall_ns=NOW) == 2
+
+
+def test_the_ceiling_of_one_call_is_what_is_sent_what_may_be_answered_and_its_fee() -> None:
+    """Whatever a request may add to it is known by then."""
+    priced = tariff(
+        model(input="1", output="2", call="0.000003", overhead_tokens=100),
+        calls_per_request=3,
+        system_prompt_bytes=1_000,
+        extra_nanousd=5,
+    )
+
+    assert priced.call_ceiling(input_tokens=10, output_tokens=7, wall_ns=NOW) == 10 * 1_000 + 7 * 2_000 + 3_000
+
+
+def test_the_ceiling_of_one_call_is_rounded_up() -> None:
+    third = tariff(model(input="0.0003333", output="0.0003333"))
+
+    assert third.call_ceiling(input_tokens=2, output_tokens=1, wall_ns=NOW) == 1
+    assert third.call_ceiling(input_tokens=3, output_tokens=1, wall_ns=NOW) == 2
+
+
+def test_the_ceiling_of_one_call_reads_no_more_than_the_window_and_costs_what_its_size_does() -> None:
+    long = tariff(HAIKU_5_5)
+    windowed = tariff(replace(HAIKU_5_5, context_window=100_000))
+
+    sizes = (100_000, 100_001)
+
+    assert [long.call_ceiling(input_tokens=size, output_tokens=0, wall_ns=NOW) for size in sizes] == [
+        100_000 * 200,
+        100_001 * 1_000,
+    ]
+    assert [windowed.call_ceiling(input_tokens=size, output_tokens=0, wall_ns=NOW) for size in sizes] == [
+        100_000 * 200,
+        100_000 * 200,
+    ]
+
+
+def test_the_ceiling_of_one_call_knows_the_price_that_starts_during_the_stream() -> None:
+    argon, touches = tariff(ARGON), MIDNIGHT - 300 * NS_PER_SECOND
+
+    ceilings = [
+        argon.call_ceiling(input_tokens=0, output_tokens=1, wall_ns=wall_ns)
+        for wall_ns in (touches - 1, touches, touches - 1)
+    ]
+
+    assert ceilings == [10_000, 20_000, 10_000]
 
 
 def test_a_free_model_has_no_ceiling_and_no_cost() -> None:
@@ -439,6 +486,7 @@ def test_a_call_can_read_no_more_than_the_context_window() -> None:
         (4 * 1_000 + output) * 1_000,
         (4 * 1_000 + output) * 1_000,
     ]
+    assert {type(ceiling_nanousd) for ceiling_nanousd in ceilings} == {int}
 
 
 def test_the_window_bounds_only_if_every_model_has_one() -> None:
@@ -470,6 +518,7 @@ def test_the_dearest_of_each_part_is_reserved_over_several_models() -> None:
     ceiling_nanousd = tariff(reader, writer).ceiling(input_bytes=100, wall_ns=NOW)
 
     assert ceiling_nanousd == 150 * 10_000 + 1_000 * 10_000
+    assert tariff(reader, writer).overhead_tokens == 50
 
 
 def test_sound_in_the_answer_is_reserved_for_where_it_is_priced() -> None:
@@ -525,6 +574,19 @@ def test_cached_sound_is_charged_as_fresh_sound() -> None:
     usage = Usage(input_tokens=100, cached_input_tokens=80, input_audio_tokens=50, output_tokens=0)
 
     assert cost(speaking, usage) == 50 * 10_000 + 50 * 100
+
+
+def test_where_all_of_the_input_was_sound_no_cached_token_is_charged() -> None:
+    speaking = model(input="1", output="0", cached_input="0.1", input_audio="10")
+    usage = Usage(input_tokens=100, cached_input_tokens=80, input_audio_tokens=100, output_tokens=0)
+
+    assert cost(speaking, usage) == 100 * 10_000
+
+
+def test_where_all_of_the_input_was_read_from_or_written_to_a_cache_none_is_charged_as_plain() -> None:
+    usage = Usage(input_tokens=100, cached_input_tokens=60, cache_write_tokens=40, output_tokens=0)
+
+    assert cost(SONNET, usage) == 60 * 300 + 40 * 3_750
 
 
 def test_reasoning_priced_apart_is_charged_apart() -> None:
@@ -594,8 +656,31 @@ def test_contradictory_counts_are_worth_no_discount(usage: Usage, same_as: Usage
     assert cost(SONNET, usage, input_bytes=50) == cost(SONNET, same_as, input_bytes=50)
 
 
+@pytest.mark.parametrize(
+    "part", ["cached_input_tokens", "cache_write_tokens", "cache_write_1h_tokens", "input_audio_tokens"]
+)
+def test_a_part_larger_than_the_input_counts_towards_the_long_tier(part: str) -> None:
+    long = model(standard=stepped((-1, rates(input="1", output="1")), (100, rates(input="2", output="2"))))
+    fits: dict[str, Any] = {part: 100}
+    above: dict[str, Any] = {part: 101}
+
+    costs = [cost(long, Usage(input_tokens=1, output_tokens=0, **counts)) for counts in (fits, above)]
+
+    assert costs == [100 * 1_000, 101 * 2_000]
+
+
+def test_an_input_of_nothing_that_is_reported_costs_nothing() -> None:
+    assert cost(SONNET, Usage(input_tokens=0, output_tokens=1), input_bytes=50) == 15_000
+
+
 def test_a_reported_cost_of_zero_is_an_answer() -> None:
     assert cost(SONNET, Usage(input_tokens=9, output_tokens=9, cost_usd=Decimal(0))) == 0
+
+
+def test_a_reported_cost_is_taken_as_it_is_however_fine_the_rates_are() -> None:
+    fine = model(input="0.0003333", output="0.0003333")
+
+    assert cost(fine, Usage(cost_usd=Decimal("0.001"))) == 1_000_000
 
 
 def test_a_reported_cost_finer_than_a_nano_usd_is_rounded_up() -> None:
@@ -694,6 +779,13 @@ def test_tokens_of_other_models_are_added_at_their_own_prices() -> None:
     assert tariff(CHEAP, DEAR).cost(usage, wall_ns=NOW, input_bytes=0) == 5_000 + 10_000 + 50_000
 
 
+def test_an_input_nobody_reported_of_another_model_counts_as_the_bound_too() -> None:
+    other = Usage(output_tokens=0, model="cheap")
+    usage = Usage(input_tokens=0, output_tokens=0, model="dear", other_models=(other,))
+
+    assert tariff(CHEAP, DEAR).cost(usage, wall_ns=NOW, input_bytes=50) == 50_000
+
+
 def test_the_models_in_one_answer_are_rounded_up_together() -> None:
     tenth = model(input="0.0001", output="0")
     part = Usage(input_tokens=1, output_tokens=0)
@@ -757,6 +849,13 @@ def test_other_models_are_not_ours(answered: str) -> None:
     assert priced.configured_name(answered) is None
 
 
+def test_only_who_serves_a_model_may_be_left_out_of_its_name() -> None:
+    priced = tariff(model("openrouter/openai/m", input="1", output="1"))
+
+    assert priced.configured_name("openai/m") == "openrouter/openai/m"
+    assert priced.configured_name("m") is None
+
+
 def test_latest_means_every_snapshot() -> None:
     assert tariff(model("sonnet-latest", input="1", output="1")).configured_name("sonnet-20241022")
 
@@ -770,5 +869,5 @@ def test_a_name_longer_than_any_model_is_not_looked_at() -> None:
 
 
 def test_a_tariff_without_models_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one model"):
+    with pytest.raises(ValueError, match=r"^a tariff needs at least one model$"):
         tariff()

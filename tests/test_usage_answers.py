@@ -144,6 +144,10 @@ class _Modality(StrEnum):
     AUDIO = "AUDIO"
 
 
+class _Count(int):
+    """As a library may wrap it."""
+
+
 class _Finish(StrEnum):
     MAX_TOKENS = "MAX_TOKENS"
 
@@ -206,14 +210,39 @@ def test_what_an_event_leaves_out_stays_as_the_events_before_said_it() -> None:
     )
 
 
-def test_an_event_that_says_the_same_again_changes_nothing() -> None:
+@pytest.mark.parametrize(
+    "event",
+    [WHOLE, {"usage": {"output_tokens": 1, "speed": "fast"}}, {"model": _Finish.MAX_TOKENS}],
+    ids=["whole", "fast", "enumeration"],
+)
+def test_an_event_that_says_the_same_again_changes_nothing(event: object) -> None:
     tally = Tally()
-    tally.read_answer(WHOLE)
+    tally.read_answer(event)
     changes = tally.changes
 
-    tally.read_answer(WHOLE)
+    tally.read_answer(event)
 
     assert tally.changes == changes > 0
+
+
+@pytest.mark.parametrize("said", ["", "\x1b[2J", 7], ids=repr)
+def test_what_cannot_be_a_name_leaves_the_one_that_is_known(said: object) -> None:
+    tally = Tally()
+    tally.read_answer({"model": "m", "usage": {"output_tokens": 1}})
+
+    tally.read_answer({"model": said})
+
+    used = tally.usage()
+    assert used is not None
+    assert used.model == "m"
+
+
+def test_a_count_of_another_kind_of_integer_is_read_as_a_plain_one() -> None:
+    used = usage_from({"input_tokens": _Count(5), "output_tokens": 1})
+
+    assert used == Usage(input_tokens=5, output_tokens=1)
+    assert used is not None
+    assert type(used.input_tokens) is int
 
 
 @pytest.mark.parametrize(

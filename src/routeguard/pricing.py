@@ -344,7 +344,6 @@ class _Counts(NamedTuple):
         output_tokens = usage.output_tokens
         if output_tokens is None or output_tokens < 0:
             output_tokens = output_tokens_max
-        output_tokens = max(output_tokens, reasoning, spoken)
         plain = input_tokens - cached - written
         if plain < 0:
             # OpenRouter reports tokens both read from and written to a cache. This is the formula of its own bill:

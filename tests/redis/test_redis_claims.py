@@ -132,11 +132,12 @@ def test_with_nothing_in_the_way_there_is_no_verdict() -> None:
     ("first", "second", "ends"),
     [
         ("--", "0 0", [10, 20, None]),
+        ("n", "0 0", [10, 20, None]),
         ("sss--", "0 0", [10, 20]),
         ("-----", "0 5 9", [10, 20, None]),
         ("---f", "0 0", [1] * 3),
     ],
-    ids=["money", "ends", "rates", "slots"],
+    ids=["money", "never fits", "ends", "rates", "slots"],
 )
 def test_an_answer_to_another_question_is_an_error_and_no_verdict(
     first: str, second: str, ends: Sequence[int | None]

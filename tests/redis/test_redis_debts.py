@@ -100,7 +100,7 @@ def test_of_too_many_writes_the_one_postponed_longest_ago_is_given_up() -> None:
     assert _numbers(debts.take(2)) == ["ready", "1"]
 
 
-def test_the_first_write_given_up_is_logged_and_then_each_thousandth(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_first_write_given_up_is_logged_and_then_one_in_1000(caplog: pytest.LogCaptureFixture) -> None:
     debts = Debts()
 
     with caplog.at_level(logging.ERROR):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from routeguard.ledgers.redis.knowledge import FREED_PER_ANSWER, Knowledge
+from routeguard.ledgers.redis.knowledge import FREED_PER_ANSWER, Knowledge, Known
 from routeguard.ledgers.redis.reply import Account, Parts, Reply
 from routeguard.ledgers.redis.store_clock import Windows
 from routeguard.policy import Span
@@ -12,8 +12,8 @@ CLIENTS = Windows("day|UTC|1", Span(1000, 2000), 3000)
 EVERYBODY = "day|UTC|0|1000|a"
 
 
-def reply(*accounts: Account, now_us: int = 10) -> Reply:
-    return Reply("ok", now_us, 1500, (), 0, "", "", accounts)
+def reply(*accounts: Account, now_us: int = 10, adjusts: int = 0) -> Reply:
+    return Reply("ok", now_us, 1500, (), adjusts, "", "", accounts)
 
 
 def fields(knowledge: Knowledge) -> list[str]:
@@ -200,6 +200,41 @@ def test_an_answer_of_the_same_microsecond_is_looked_at() -> None:
     assert knowledge.learn(reply(everybody(settled=4), now_us=20)) is False
     assert knowledge.learn(reply(everybody(settled=6), now_us=20)) is True
     assert knowledge.spent(DAY, "") == 6
+
+
+def test_what_was_lowered_by_hand_is_no_loss_and_is_from_then_on_the_most_it_held() -> None:
+    knowledge = Knowledge(clients_max=10)
+    knowledge.learn(reply(everybody(settled=9, open=4), now_us=20))
+
+    lowered = knowledge.learn(reply(everybody(settled=2, open=1), now_us=21, adjusts=1))
+
+    ((*_, known),) = knowledge.highest()
+    assert lowered is True
+    assert known == Known(Parts(settled=2, open=1), 21, 3, 1)
+    assert knowledge.spent(DAY, "") == 2
+
+
+def test_a_fall_after_an_adjustment_that_was_seen_before_is_a_loss() -> None:
+    knowledge = Knowledge(clients_max=10)
+    knowledge.learn(reply(everybody(settled=9), now_us=20, adjusts=1))
+
+    fallen = knowledge.learn(reply(everybody(settled=8), now_us=21, adjusts=1))
+    lowered = knowledge.learn(reply(everybody(settled=7), now_us=22, adjusts=2))
+    older = knowledge.learn(reply(everybody(settled=5), now_us=21, adjusts=3))
+    fallen_again = knowledge.learn(reply(everybody(settled=6), now_us=23, adjusts=2))
+
+    assert [fallen, lowered, older, fallen_again] == [False, True, True, False]
+    assert knowledge.spent(DAY, "") == 7
+
+
+def test_an_answer_that_was_overtaken_takes_back_no_adjustment() -> None:
+    knowledge = Knowledge(clients_max=10)
+    before = knowledge.adjusts
+
+    knowledge.learn(reply(now_us=21, adjusts=3))
+    knowledge.learn(reply(now_us=20, adjusts=2))
+
+    assert (before, knowledge.adjusts) == (0, 3)
 
 
 def test_a_fallen_account_is_noticed_again_until_it_is_mended() -> None:

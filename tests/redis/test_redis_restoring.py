@@ -3,14 +3,20 @@
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
+import pytest
+
 from routeguard.ledgers.redis.keyspace import Keyspace
 from routeguard.ledgers.redis.knowledge import Knowledge, Known
 from routeguard.ledgers.redis.reply import Account, Parts, Reply
 from routeguard.ledgers.redis.restoring import PIECE_MAX, Entry, RedisReservation, entries, pieces
 from routeguard.ledgers.redis.store_clock import Calendar
-from routeguard.policy import Budget, Window
+from routeguard.policy import Budget, Window, WindowUnit
+from routeguard.records import Sums
 
 KEYS = Keyspace("n")
+#: The second day there is, so that there is one before it.
+TODAY, TOMORROW = 86_400, 2 * 86_400
+EVERYBODY, MINE, TOTAL = f"day|UTC|0|{TODAY}|a", f"day|UTC|1|{TODAY}|c|me|too", "total|UTC|0|0|a"
 
 
 def account(name: str, *, end: int | None = 2000) -> Entry:
@@ -22,26 +28,123 @@ def reservation(name: str, *partitions: str) -> RedisReservation:
 
 
 def test_the_accounts_of_a_reservation_are_raised_to_hold_it_also_where_nobody_has_seen_them() -> None:
-    calendar, ever = Calendar(), Budget("total", Window("total", ZoneInfo("UTC")), 100)
-    calendar.windows(ever, 1000)
+    asked, ever = Calendar(), Budget("total", Window("total", ZoneInfo("UTC")), 100)
+    asked.windows(ever, 1000)
     held = [RedisReservation(name, 7, fields=("total|UTC|0|0|a",)) for name in ("1", "2")]
 
-    accounts, latest = entries(Knowledge(clients_max=10), {}, held, calendar)
+    accounts, latest = entries(Knowledge(clients_max=10), {}, held, asked)
 
     assert accounts == [("total|UTC|0|0|a", Known(Parts(), 0, 14, 0), None)]
     assert latest == 0
 
 
 def test_what_was_seen_of_an_account_stays_the_most_it_held_beside_a_smaller_reservation() -> None:
-    calendar, ever = Calendar(), Budget("total", Window("total", ZoneInfo("UTC")), 100)
-    calendar.windows(ever, 1000)
+    asked, ever = Calendar(), Budget("total", Window("total", ZoneInfo("UTC")), 100)
+    asked.windows(ever, 1000)
     knowledge = Knowledge(clients_max=10)
     seen = Account("total|UTC|0|0|a", Parts(settled=90, open=7), None)
     knowledge.learn(Reply("ok", 10, 1000, (), 0, "", "", (seen,)))
 
-    ((_, known, _),), _ = entries(knowledge, {}, [RedisReservation("1", 7, fields=("total|UTC|0|0|a",))], calendar)
+    ((_, known, _),), _ = entries(knowledge, {}, [RedisReservation("1", 7, fields=("total|UTC|0|0|a",))], asked)
 
     assert (known.parts.settled, known.highest_nanousd) == (90, 97)
+
+
+def calendar() -> Calendar:
+    """Of a process that was asked today for the day of everybody, that of clients, and for the total."""
+    found = Calendar()
+    units: list[tuple[WindowUnit, bool]] = [("day", False), ("day", True), ("total", False)]
+    for unit, per_client in units:
+        found.windows(Budget(unit, Window(unit, ZoneInfo("UTC")), 100, per_client), TODAY)
+    return found
+
+
+def taught(*accounts: tuple[str, Parts]) -> Knowledge:
+    """What a process knows that has seen these accounts."""
+    knowledge = Knowledge(clients_max=10)
+    told = [Account(name, parts, None) for name, parts in accounts]
+    knowledge.learn(Reply("ok", 5, TODAY, (), 3, "", "", told))
+    return knowledge
+
+
+def test_a_process_that_saw_nothing_raises_nothing_and_knows_no_window() -> None:
+    assert entries(Knowledge(clients_max=10), {}, [], calendar()) == ([], 0)
+
+
+def test_without_rows_an_account_is_raised_to_what_was_seen_of_it() -> None:
+    knowledge = taught((EVERYBODY, Parts(settled=1, open=5)), (MINE, Parts(kept=2)), (TOTAL, Parts(orphaned=3)))
+
+    accounts, not_before = entries(knowledge, {}, [], calendar())
+
+    assert accounts == [
+        (EVERYBODY, Known(Parts(settled=1, open=5), 5, 6, 3), TOMORROW),
+        (MINE, Known(Parts(kept=2), 5, 2, 3), TOMORROW),
+        (TOTAL, Known(Parts(orphaned=3), 5, 3, 3), None),
+    ]
+    assert not_before == TODAY
+
+
+def test_an_account_that_only_the_journal_knows_is_raised_to_its_rows() -> None:
+    journaled = {MINE: Sums(settled=1, kept=20, orphaned=300, overrun=4000, open=50_000)}
+
+    accounts, not_before = entries(Knowledge(clients_max=10), journaled, [], calendar())
+
+    assert accounts == [(MINE, Known(Parts(settled=1, kept=20, overrun=4000), 0, 321, 0), TOMORROW)]
+    assert not_before == TODAY
+
+
+def test_rows_that_add_up_to_nothing_raise_by_nothing() -> None:
+    """They are those of a reservation that was orphaned and then released."""
+    accounts, _ = entries(Knowledge(clients_max=10), {MINE: Sums()}, [], calendar())
+
+    assert accounts == [(MINE, Known(Parts(), 0, 0, 0), TOMORROW)]
+
+
+@pytest.mark.parametrize(
+    ("seen", "rows", "raised", "highest"),
+    [
+        (Parts(settled=5), Sums(settled=7), Parts(settled=7), 7),
+        (Parts(settled=7), Sums(settled=5), Parts(settled=7), 7),
+        (Parts(kept=5), Sums(kept=7), Parts(kept=7), 7),
+        (Parts(kept=7), Sums(kept=5), Parts(kept=7), 7),
+        (Parts(settled=9, overrun=5), Sums(settled=9, overrun=7), Parts(settled=9, overrun=7), 9),
+        (Parts(settled=9, overrun=7), Sums(settled=9, overrun=5), Parts(settled=9, overrun=7), 9),
+        (Parts(settled=5), Sums(kept=7), Parts(settled=5, kept=7), 7),
+        (Parts(open=30, orphaned=4), Sums(settled=7), Parts(settled=7), 34),
+        (Parts(open=3), Sums(settled=1, kept=1, orphaned=2), Parts(settled=1, kept=1), 4),
+    ],
+)
+def test_what_was_seen_is_raised_part_by_part_to_what_the_journal_has_rows_of(
+    seen: Parts, rows: Sums, raised: Parts, highest: int
+) -> None:
+    accounts, _ = entries(taught((EVERYBODY, seen)), {EVERYBODY: rows}, [], calendar())
+
+    assert accounts == [(EVERYBODY, Known(raised, 0, highest, 0), TOMORROW)]
+
+
+def test_rows_of_windows_that_are_over_or_were_never_asked_for_raise_nothing() -> None:
+    journaled = {
+        "day|UTC|0|0|a": Sums(settled=1),
+        "week|UTC|0|0|a": Sums(settled=1),
+        f"day|UTC|0|{TOMORROW}|a": Sums(settled=1),
+    }
+
+    accounts, not_before = entries(taught((TOTAL, Parts(settled=1))), journaled, [], calendar())
+
+    assert [name for name, _, _ in accounts] == [TOTAL]
+    assert not_before == 0
+
+
+def test_rows_of_a_window_that_the_store_alone_has_begun_are_raised() -> None:
+    """Its clock is ahead of what this process was asked for."""
+    stranger = f"day|UTC|0|{TOMORROW}|o"
+
+    accounts, not_before = entries(
+        taught((f"day|UTC|0|{TOMORROW}|a", Parts(settled=1))), {stranger: Sums(kept=2)}, [], calendar()
+    )
+
+    assert accounts[1] == (stranger, Known(Parts(kept=2), 0, 2, 0), TOMORROW + 86_400)
+    assert not_before == TOMORROW
 
 
 def test_with_nothing_to_hand_back_the_store_is_still_told_so() -> None:

@@ -9,7 +9,7 @@ import pytest
 from routeguard.ledgers.sqlite.book import SqliteBook
 from routeguard.ledgers.sqlite.counters import Debit, Parts, Share, verdict
 from routeguard.ledgers.sqlite.entries import Entry
-from routeguard.policy import Budget, Claim, Parallel, Rate, Span
+from routeguard.policy import NANOSECONDS, Budget, Claim, Parallel, Rate, Span
 from routeguard.sqlite_file.file import connect
 from routeguard.testing import FakeClock
 from routeguard.testing.ledger_contract.claims import CALL, DAY_SECONDS, budget
@@ -186,6 +186,17 @@ def test_a_late_bill_is_an_entry_of_its_own_and_is_charged_once(
         "SELECT state, amount, settled, kept, slots, ended_ns FROM entries WHERE id = 'late'"
     ).fetchall() == [("late", 0, 7, 0, "[]", clock.monotonic_ns())]
     assert db.execute("SELECT settled, overrun FROM counters").fetchall() == [(7, 7), (7, 7)]
+
+
+def test_a_counter_is_called_by_its_budget_its_window_and_whose_share_it_is(
+    db: sqlite3.Connection, book: SqliteBook, clock: FakeClock
+) -> None:
+    entry = released(db, book, "1", DAY, MINE)
+    today = clock.wall_ns() // NANOSECONDS // DAY_SECONDS * DAY_SECONDS
+
+    names = book.unwritten.names(db, entry.debits)
+
+    assert names == (f"day|UTC|0|{today}|a", f"day|UTC|1|{today}|c|a")
 
 
 def test_of_two_who_turn_the_switch_at_once_the_one_that_is_written_counts(

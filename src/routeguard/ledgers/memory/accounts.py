@@ -55,6 +55,6 @@ class HeldReservation(Reservation):
 
 
 def latest_end(in_the_way: Sequence[tuple[Budget, Span]]) -> int | None:
-    """The latest reset; None as soon as one of them never resets."""
+    """The latest reset of one or more; None as soon as one of them never resets."""
     ends = [span.end for _, span in in_the_way]
-    return None if None in ends else max((end for end in ends if end is not None), default=None)
+    return None if None in ends else max(end for end in ends if end is not None)

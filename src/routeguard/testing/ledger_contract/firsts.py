@@ -23,16 +23,16 @@ class FirstContract(Contract):
         assert await ledger.first("day|100", by="b", until=None) is True
 
     async def test_a_name_is_forgotten_when_its_time_is_over(self) -> None:
-        """At the very second, and not one before."""
+        """At the very second, and not a nanosecond before."""
         clock = FakeClock()
         ledger = await self.new_ledger(clock)
         until = (await ledger.balances([budget(1)]))[0].resets_at
         await ledger.first("day|80", by="a", until=until)
         await ledger.first("ever", by="a", until=None)
 
-        clock.advance(DAY_SECONDS / 2 - 1)
+        clock.advance(DAY_SECONDS / 2 - 1e-9)
         before = await ledger.first("day|80", by="b", until=until)
-        clock.advance(1)
+        clock.advance(1e-9)
 
         assert (before, await ledger.first("day|80", by="b", until=None)) == (False, True)
         assert await ledger.first("ever", by="b", until=None) is False

@@ -58,6 +58,18 @@ class VerdictContract(Contract):
         assert await attempt(ledger, "6", [day]) is not None
         assert (await ledger.balances([day]))[0].remaining_nanousd == 0
 
+    async def test_a_budget_that_a_call_would_just_fill_is_not_in_the_way(self) -> None:
+        """The client's own is, so the refusal is this client's alone."""
+        ledger = await self.new_ledger(FakeClock())
+        day, mine = budget(2 * CALL), budget(CALL, per_client=True)
+        first = await admitted(ledger, "1", [day, mine], client="a")
+
+        busy = await refusal(ledger, "2", [day, mine], client="a")
+        await ledger.settle(first, state="kept", settled_nanousd=0, kept_nanousd=CALL)
+        spent = await refusal(ledger, "3", [day, mine], client="a")
+
+        assert (busy, spent) == (("busy", True), ("budget_exhausted", True))
+
     async def test_open_money_is_busy_and_spent_money_is_exhausted(self) -> None:
         """Only settled, kept and orphaned money is final."""
         ledger, day = await self.new_ledger(FakeClock()), budget(CALL)
