@@ -126,6 +126,18 @@ async def test_a_bad_request_is_refused_before_the_application_is_called(
     assert client.response_headers["x-request-id"]
 
 
+@pytest.mark.parametrize(("chunks", "asked"), [(2, 2), (3, 3)], ids=["complete", "one more to come"])
+async def test_a_refused_body_is_read_to_its_end_and_no_further(chunks: int, asked: int) -> None:
+    """Nothing comes behind the last message: whoever asks for more waits out the whole drain."""
+    app = Counting()
+    headers = [(b"transfer-encoding", b"chunked"), JSON]
+    client = Client(body=[b" " * 40_000] * chunks, headers=headers, plain_headers=False)
+
+    await client.call(guarded(app))
+
+    assert (client.status, client.received, app.calls) == (413, asked, 0)
+
+
 async def test_the_edge_secret_is_checked_first() -> None:
     app = Counting()
     guard = guarded(app, edge_secret="X-Edge:s3cret-value", paused=True)

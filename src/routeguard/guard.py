@@ -89,11 +89,11 @@ class Guard:
         attempt.time_limit.set(rules.body_timeout_seconds)
         try:
             body, messages = await read_body(receive, bytes_max=rules.body.bytes_max - attempt.target_bytes)
-        except BodyTooLarge:
+        except BodyTooLarge as problem:
+            attempt.body_complete = problem.is_complete
             raise self.refusals.too_large() from None
         attempt.time_limit.lift()
-        attempt.body_complete = True
-        attempt.receive = Replay(receive, messages)
+        attempt.body_complete, attempt.receive = True, Replay(receive, messages)
         self.check_body(attempt, body, head)
 
     async def reserve(self, attempt: Attempt, outer: Admission | None) -> Admission:

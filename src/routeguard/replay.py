@@ -29,6 +29,8 @@ class BodyTooLarge(Exception):
         super().__init__()
         #: What had been read until then.
         self.read = read
+        #: The last of the body is in it, so that nothing more will come.
+        self.is_complete = not read[-1]["more_body"]
 
 
 class Replay:
@@ -61,7 +63,7 @@ async def read_body(receive: Receive, *, bytes_max: int) -> tuple[bytes, list[Me
         bytes_max: More bytes than this are an error.
 
     Raises:
-        BodyTooLarge: More than `bytes_max` bytes arrived; the messages to replay are its argument.
+        BodyTooLarge: More than `bytes_max` bytes arrived; it holds what was read.
         ClientGone: The client disconnected.
     """
     # The messages are not kept: one for each byte of 64 kB would take 20 MB.
