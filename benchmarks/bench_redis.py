@@ -107,7 +107,7 @@ class Script:
 
 
 async def with_pool(client: Redis, script: Script, number: str, name: str) -> int:
-    answer = await client.execute_command(*script.command(number, name))
+    answer = await client.execute_command(*script.command(number, name))  # type: ignore[no-untyped-call]
     assert answer[0] == b"ok", answer
     return 1
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from measure import Row, duration, machine, print_table, verdict
-from routeguard.ledgers.sqlite.operation import Operation
-from routeguard.ledgers.sqlite.writer import Writer, writer_of
 
 from routeguard.clock import SystemClock
 from routeguard.ledgers.sqlite import SqliteLedger
 from routeguard.policy import Budget, Claim, LedgerUnavailable, Parallel, Rate, Refused, Window
+from routeguard.sqlite_file.operation import Operation
+from routeguard.sqlite_file.writer import Writer, writer_of
 
 AMOUNT = 2_400_000
 DAY = Budget("day", Window("day", ZoneInfo("UTC")), 9_000_000 * 10**9)
