@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from channels.routing import ProtocolTypeRouter
 from django.conf import settings as django_settings
 from fastapi import APIRouter, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
@@ -354,7 +355,7 @@ def test_the_command_of_the_server_follows_two_dashes(
     assert report["server"]["workers"] == {"--workers in the server's command": "4"}
 
 
-@pytest.mark.parametrize("attribute", ["app", "mounted", "routed", "wrapped"])
+@pytest.mark.parametrize("attribute", ["app", "mounted", "routed", "wrapped", "by_protocol"])
 def test_the_guard_is_found_wherever_it_is(attribute: str, monkeypatch: pytest.MonkeyPatch) -> None:
     guarded = Starlette(middleware=[Middleware(RouteGuard, **GUARD)])
     mounted = {**GUARD, "paths": "**"}
@@ -365,6 +366,7 @@ def test_the_guard_is_found_wherever_it_is(attribute: str, monkeypatch: pytest.M
         mounted=Starlette(routes=[Mount("/ai", app=Starlette(middleware=[Middleware(RouteGuard, **mounted)]))]),
         routed=Starlette(routes=[Route("/chat", chat, middleware=[Middleware(RouteGuard, **mounted)])]),
         wrapped=quart,
+        by_protocol=ProtocolTypeRouter({"http": guarded}),
     )
     monkeypatch.setitem(sys.modules, "shop_of_the_test", module)
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from routeguard.errors import ConfigError
+from routeguard.wrappers import DEPTH_MAX, inwards
 
 if TYPE_CHECKING:
     from routeguard.config import Settings
-
-#: Applications inside one another; no real one is as deep.
-DEPTH_MAX = 50
 
 
 class NoGuard(Exception):
@@ -41,7 +39,7 @@ def target(app: str | None) -> Target:
     if app is None:
         return Target(Settings())
     imported = _imported(app)
-    settings = next(_settings_in(imported, DEPTH_MAX), None)
+    settings = next(_settings_in(imported), None)
     if settings is None:
         raise NoGuard(f"routeguard: no RouteGuard in {app!r}; add it with app.add_middleware(RouteGuard)")
     return Target(settings, imported)
@@ -66,22 +64,19 @@ def _imported(app: str) -> object:
     return found
 
 
-def _settings_in(app: object, depth: int) -> "Iterator[Settings]":
+def _settings_in(app: object, depth: int = DEPTH_MAX) -> "Iterator[Settings]":
     """The settings of the guards around and inside an application, outermost first."""
     from routeguard.asgi import RouteGuard
     from routeguard.config import Settings
 
-    while app is not None and depth > 0:
-        if isinstance(app, RouteGuard):
-            yield app.settings
-        for middleware in getattr(app, "user_middleware", None) or ():
+    for inner in inwards(app):
+        if isinstance(inner, RouteGuard):
+            yield inner.settings
+        for middleware in getattr(inner, "user_middleware", None) or ():
             if getattr(middleware, "cls", None) is RouteGuard:
                 yield Settings(**middleware.kwargs)
-        for route in _routes(app):
+        for route in _routes(inner) if depth else ():
             yield from _settings_in(getattr(route, "app", None), depth - 1)
-        inner = getattr(app, "asgi_app", None)
-        # Quart's `asgi_app` is the method that every call goes through, unless something was put around it.
-        app, depth = getattr(app, "app", inner if isinstance(inner, RouteGuard) else None), depth - 1
 
 
 def _routes(app: object) -> list[object]:

@@ -19,9 +19,7 @@ from django.utils.module_loading import import_string
 from routeguard.asgi import RouteGuard
 from routeguard.config import Settings
 from routeguard.errors import ConfigError
-
-#: How deep to look for the guard: a project wraps its application a few times, not more.
-WRAPPERS_MAX = 20
+from routeguard.wrappers import inwards
 
 POINT_HINT = "Set ASGI_APPLICATION to the guarded application in asgi.py, so that its keywords count too."
 CORS_HINT = "Set ROUTEGUARD = {'CORS_ORIGINS': […]} to the origins that django-cors-headers lets in."
@@ -57,21 +55,9 @@ def _settings_of(dotted: str) -> Settings | None:
         ConfigError: They cannot be used.
         ImportError: There is no such application.
     """
-    guard = _find_guard(import_string(dotted))
+    guards = (inner for inner in inwards(import_string(dotted)) if isinstance(inner, RouteGuard))
+    guard = next(guards, None)
     return None if guard is None else guard.settings
-
-
-def _find_guard(application: object) -> RouteGuard | None:
-    """The outermost guard. Channels' `ProtocolTypeRouter` keeps its applications in a mapping, wrappers in `app`."""
-    for _ in range(WRAPPERS_MAX):
-        if application is None or isinstance(application, RouteGuard):
-            return application
-        mapping = getattr(application, "application_mapping", None)
-        if isinstance(mapping, dict):
-            application = mapping.get("http")
-            continue
-        application = getattr(application, "app", None) or getattr(application, "application", None)
-    return None
 
 
 def _about_money(settings: Settings) -> Iterator[CheckMessage]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from routeguard.caveats import CAVEATS, Caveat
-from routeguard.cli.check.shape import inwards
+from routeguard.wrappers import inwards
 
 
 def limits_of(app: object, server: Sequence[str] | None) -> tuple[Caveat, ...]:

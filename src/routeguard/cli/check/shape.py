@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from routeguard.paths import PathPatterns
+from routeguard.wrappers import DEPTH_MAX, GUARD, inwards, is_guard
 
 if TYPE_CHECKING:
     from routeguard.config import Settings
 
-DEPTH_MAX: Final = 50
 ROUTES_MAX: Final = 10_000
 #: Words in a path that make a route look as if it called a model.
 CHAT_WORDS: Final = re.compile(
@@ -24,7 +24,6 @@ CHAT_WORDS: Final = re.compile(
 #: `{item_id}`, `<int:id>`, `(?P<id>…)`: a part that stands for any segment.
 PARAMETER: Final = re.compile(r"\{[^}]*\}|<[^>]*>|\(\?P<[^)]*\)")
 COMPRESSES: Final = re.compile("gzip|compress|brotli|zstd")
-GUARD: Final = "RouteGuard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def shape_of(app: object) -> Shape:
     """Look into an application of Starlette, FastAPI, Litestar, Quart or Django, and what stands around it."""
     layers, routes = [], []
     for inner in inwards(app):
-        if _is_guard(inner):
+        if is_guard(inner):
             layers.append(_layer(type(inner), getattr(getattr(inner, "settings", None), "namespace", None)))
         elif hasattr(inner, "app") and not hasattr(inner, "user_middleware"):
             layers.append(_layer(type(inner)))
@@ -124,20 +123,6 @@ def unguarded_chats(shape: Shape, settings: "Settings") -> list[Route]:
         if not is_guarded and route not in found:
             found.append(route)
     return found
-
-
-def inwards(app: object) -> Iterator[object]:
-    """The application and what it wraps, outermost first."""
-    seen: set[int] = set()
-    while app is not None and id(app) not in seen and len(seen) < DEPTH_MAX:
-        seen.add(id(app))
-        yield app
-        wrapped = getattr(app, "asgi_app", None)
-        app = getattr(app, "app", wrapped if _is_guard(wrapped) else getattr(app, "application", None))
-
-
-def _is_guard(app: object) -> bool:
-    return type(app).__name__ == GUARD and type(app).__module__.startswith("routeguard.")
 
 
 def _layer(kind: type, namespace: str | None = None) -> Layer:
