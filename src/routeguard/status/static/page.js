@@ -103,10 +103,10 @@ function warnings(now) {
   if (paused) found.push(["alarm", `Paused: new requests get 503, running streams go on. ${scope(now.ledger)}`]);
   if (now.mode === "observe") found.push(["wary", `Observing: nothing is refused, and money is not protected. ${count(now.would_reject).toLocaleString("en")} requests would have been refused.`]);
   if (!now.open && !paused && now.mode === "enforce") found.push(["alarm", "The budget is spent: what is left does not cover the smallest call. Requests are refused until it resets."]);
-  for (const budget of now.budgets) {
-    if (Number(budget.orphaned_usd)) found.push(orphaned(budget, now.ledger));
-    if (Number(budget.overrun_usd)) found.push(overrun(budget, now.ledger));
-  }
+  const orphans = amounts(now.budgets, "orphaned_usd");
+  const overruns = amounts(now.budgets, "overrun_usd");
+  if (orphans) found.push(orphaned(orphans, now.ledger));
+  if (overruns) found.push(overrun(overruns, now.ledger));
   if (now.unusable_reports) found.push(["wary", `${now.unusable_reports} reports of usage could not be used; their calls count at their worst case. The log says why.`]);
   return found;
 }
@@ -115,16 +115,22 @@ function scope(ledger) {
   return { process: "It holds for this process alone.", host: "It holds for every process of this host.", store: "It holds for every process that shares the store." }[ledger.scope] ?? "";
 }
 
-function orphaned(budget, ledger) {
-  const text = `${usd(budget.orphaned_usd)} of the ${budget.name} budget is orphaned: the requests it was reserved for died, and it stays charged until the window ends`;
-  if (ledger.kind === "memory") return ["wary", `${text}.`];
-  return ["wary", `${text}, or until you settle it. The log line "orphaned" names the reservation:`, "routeguard ledger adjust --reservation ID --settled-usd 0.0123 --reason \"provider's invoice\""];
+/** "$0.02 of the day budget and $0.03 of the month budget", or nothing. */
+function amounts(budgets, part) {
+  const some = budgets.filter((budget) => Number(budget[part]));
+  return some.map((budget) => `${usd(budget[part])} of the ${budget.name} budget`).join(" and ");
 }
 
-function overrun(budget, ledger) {
-  const text = `${usd(budget.overrun_usd)} of the ${budget.name} budget was spent above what had been reserved. The log line "overrun" names the setting to raise.`;
+function orphaned(orphans, ledger) {
+  const text = `Orphaned: ${orphans}. The requests it was reserved for died, and it stays charged until the window ends`;
+  if (ledger.kind === "memory") return ["wary", `${text}.`];
+  return ["wary", `${text}, or until you settle it. The log line "orphaned" names the reservation:`, "routeguard ledger adjust --reservation ID --settled-usd COST --reason \"provider's invoice\""];
+}
+
+function overrun(overruns, ledger) {
+  const text = `Spent above what had been reserved: ${overruns}. The log line "overrun" names the setting to raise.`;
   if (ledger.kind === "memory") return ["wary", text];
-  return ["wary", `${text} If the provider's invoice says otherwise:`, `routeguard ledger adjust --budget ${budget.name} --usd -0.0123 --reason "provider's invoice"`];
+  return ["wary", `${text} If the provider's invoice says otherwise:`, "routeguard ledger adjust --budget NAME --usd -DIFFERENCE --reason \"provider's invoice\""];
 }
 
 function notices(found) {
