@@ -51,6 +51,12 @@ CAVEATS: Final = (
         "Nothing; the client still reads its 413.",
     ),
     Caveat(
+        "hypercorn",
+        "hypercorn",
+        "On Python 3.12 or newer, told to stop, it waits for its streams for ever, whatever `--graceful-timeout` says.",
+        "Lower `MAX_STREAM` below the time after which your platform kills; what the guard cuts then is kept.",
+    ),
+    Caveat(
         "granian",
         "granian",
         "On SIGTERM it abandons what runs after the last byte, and kills streams at `--workers-kill-timeout` "

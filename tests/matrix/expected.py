@@ -1,5 +1,6 @@
 """Which combinations there are, and where one of them differs from the usual outcome of a scenario, and why."""
 
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -42,6 +43,8 @@ class Difference:
     servers: Collection[str] | None = None
     #: Combinations that are as usual nevertheless.
     but: Collection[tuple[str, str]] = ()
+    #: The first Python where it is so.
+    since: tuple[int, int] = (3, 11)
 
     def __str__(self) -> str:
         return f"{self.scenario} {self.outcome}"
@@ -119,12 +122,20 @@ DIFFERENCES = [
         "the server kills its worker and tells nobody; the money stays charged, the slot until its lease ends",
         servers=["granian", "gunicorn"],
     ),
+    Difference(
+        STOP,
+        Outcome("200 left open", "kept"),
+        "the server first waits until the last connection is closed, whatever grace it was given",
+        servers=["hypercorn"],
+        since=(3, 12),
+    ),
 ]
 
 
 def expected(framework: str, server: str, scenario: str) -> Outcome:
     """What a scenario comes to in this combination."""
-    found = [each for each in DIFFERENCES if each.scenario == scenario and each.is_about(framework, server)]
+    about = [each for each in DIFFERENCES if each.scenario == scenario and each.is_about(framework, server)]
+    found = [each for each in about if sys.version_info >= each.since]
     assert len(found) <= 1, f"{framework} on {server} differs twice in {scenario}"
     if found:
         return found[0].outcome

@@ -12,6 +12,7 @@ from tests.matrix.scenarios import SCENARIOS
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "servers.md"
 
+OLDEST_PYTHON = (3, 11)
 FRAMEWORK_NAMES = {
     "starlette": "Starlette",
     "fastapi": "FastAPI",
@@ -67,7 +68,8 @@ def _where(each: Difference) -> str:
     servers = "every server" if each.servers is None else _listed(SERVER_NAMES, each.servers)
     frameworks = "every framework" if each.frameworks is None else _listed(FRAMEWORK_NAMES, each.frameworks)
     but = "".join(f", but not {FRAMEWORK_NAMES[framework]} on {SERVER_NAMES[server]}" for framework, server in each.but)
-    return f"{frameworks}; {servers}{but}"
+    since = "" if each.since == OLDEST_PYTHON else f", on Python {each.since[0]}.{each.since[1]} or newer"
+    return f"{frameworks}; {servers}{but}{since}"
 
 
 def _listed(names: dict[str, str], chosen: Iterable[str]) -> str:

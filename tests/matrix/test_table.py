@@ -1,5 +1,7 @@
 """The page about servers says what the matrix expects, and every row of it is about something."""
 
+import sys
+
 import pytest
 
 from tests.matrix.apps import FRAMEWORKS
@@ -28,4 +30,7 @@ def test_a_difference_is_about_a_scenario_and_a_combination(difference: Differen
 
     assert difference.scenario in SCENARIO_NAMES
     assert about
-    assert all(expected(*combination, difference.scenario) == difference.outcome for combination in about)
+    is_so_here = sys.version_info >= difference.since
+    assert not is_so_here or all(
+        expected(*combination, difference.scenario) == difference.outcome for combination in about
+    )
