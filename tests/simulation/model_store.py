@@ -59,9 +59,19 @@ class ModelStore:
         return self._reply("ok", meta["epoch"], f"{paused} {self._recovering()} {meta['salt']} {meta['schema']}")
 
     def _pause(self, epoch: str, _: list[str], given: Arguments) -> list[str]:
-        if self.data.meta.get("epoch") != epoch:
+        meta = self.data.meta
+        if meta.get("epoch") != epoch:
             return self._reply("lost")
-        self.data.meta["paused"] = given.take()
+        moment, wanted = given.take(), given.take()
+        if not moment or not self.now - ASKED_TOO_LONG_AGO <= int(moment) <= self.now:
+            return self._reply("stale")
+        turned = int(meta.get("turned", "0"))
+        if turned > self.now:
+            meta["turned"] = str(self.now)
+            return self._reply("stale")
+        if turned > int(moment):
+            return self._reply("ok" if meta.get("paused", "0") == wanted else "late")
+        meta |= {"paused": wanted, "turned": str(self.now)}
         return self._reply("ok")
 
     def _look(self, epoch: str, _: list[str], given: Arguments) -> list[str]:
@@ -187,7 +197,7 @@ class ModelStore:
                     waits = self.now + grace
             meta |= {"epoch": new_epoch, "restored": new_epoch, "schema": schema, "salt": salt, "until": str(waits)}
             if paused == "1":
-                meta["paused"] = "1"
+                meta |= {"paused": "1", "turned": str(self.now)}
         elif meta.get("epoch") != epoch:
             return self._reply("lost")
         self.wall = max(self.wall, latest, int(meta.get("wall", "0")))

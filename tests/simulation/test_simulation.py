@@ -107,3 +107,42 @@ def test_a_ledger_that_forgets_what_it_may_have_reserved_is_noticed() -> None:
 
     with pytest.raises(Broken, match="of a living worker is"):
         run()
+
+
+class Contended(World):
+    """Its operators do little but turn the switch."""
+
+    troubles = (*["pause"] * 5, "clock", "stop")
+
+
+class TurnsBack(ModelStore):
+    """Turns the switch whenever it is told to."""
+
+    def _pause(self, epoch: str, _: list[str], given: Arguments) -> list[str]:
+        if self.data.meta.get("epoch") != epoch:
+            return self._reply("lost")
+        given.take()
+        self.data.meta["paused"] = given.take()
+        return self._reply("ok")
+
+
+def test_a_switch_that_many_turn_at_once_stands_as_the_last_was_told() -> None:
+    first = 0 if "CI" in os.environ else random.randrange(10**9)
+    sys.stdout.write(f"seeds {first} to {first + RUNS - 1}\n")
+
+    turns = 0
+    for number in range(RUNS):
+        world = Contended(first + number)
+        world.run()
+        turns += len(world.switch.confirmed)
+
+    assert turns > 2 * RUNS, "the runs do something"
+
+
+def test_a_store_that_turns_the_switch_back_is_noticed() -> None:
+    def run() -> None:
+        for seed in range(3 * TRIES):
+            Contended(seed, model=TurnsBack).run()
+
+    with pytest.raises(Broken, match="turned back"):
+        run()

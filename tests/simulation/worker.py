@@ -77,10 +77,12 @@ class Worker:
 
     async def turn_switch(self) -> None:
         for paused in (True, False):
-            try:
+            switch, loop = self.world.switch, self.world.loop
+            turn, confirmed = switch.begin(self.name, paused=paused, at=loop.time()), False
+            with suppress(LedgerUnavailable):
                 await self.ledger.set_paused(paused=paused)
-            except LedgerUnavailable:
-                continue
+                confirmed = True
+            switch.end(turn, confirmed=confirmed, at=loop.time())
 
     async def _caller(self, number: int) -> None:
         made = 0

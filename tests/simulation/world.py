@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,6 +15,7 @@ from tests.simulation.invariants import check, check_endings, check_leases
 from tests.simulation.model_data import Data
 from tests.simulation.model_store import OVERRUN, ModelStore
 from tests.simulation.network import Network, Server
+from tests.simulation.switch import SwitchAudit
 from tests.simulation.virtual_loop import STARTS_AT, VirtualLoop
 from tests.simulation.worker import Call, Worker
 
@@ -39,6 +41,9 @@ class Audit:
 
 class World:
     """Everything in one run, from its seed."""
+
+    #: What its operator does.
+    troubles: Sequence[str] = ("kill", "stop", "cut", "reset", "demote", "fill", "clock", "pause")
 
     def __init__(
         self, seed: int, *, ledger: type[RedisLedger] = RedisLedger, model: type[ModelStore] = ModelStore
@@ -66,6 +71,7 @@ class World:
         self.is_over = False
         self.admitted = 0
         self.unexpected: list[str] = []
+        self.switch = SwitchAudit(self.unexpected)
         self.loop.set_exception_handler(self._ran_into)
 
     def run(self) -> None:
@@ -114,7 +120,7 @@ class World:
 
     async def _trouble(self) -> None:
         rng, server, network = self.rng, self.server, self.network
-        kind = rng.choice(("kill", "stop", "cut", "reset", "demote", "fill", "clock", "pause"))
+        kind = rng.choice(self.troubles)
         worker = rng.choice(list(self.workers))
         if kind == "kill":
             self._kill(worker)
@@ -176,6 +182,7 @@ class World:
             for name, debited in self.audit.tail.items():
                 self.known_loss[name] += debited
             self.server.model.data = self.copy
+        self._note_switch(None)
 
     def _count_unwitnessed(self) -> None:
         """What the store held when it was emptied, and nobody alive has seen."""
@@ -221,6 +228,11 @@ class World:
             self._note_debit(int(arguments[3]), answer[7::3])
         elif script == "restore" and status == "ok":
             self.to_raise.discard(worker)
+        self._note_switch(worker if script == "pause" and not (self.has_lost and self.loss == "behind") else None)
+
+    def _note_switch(self, worker: str | None) -> None:
+        stands = self.server.model.data.meta.get("paused") == "1"
+        self.switch.store(paused=stands, at=self.loop.time(), worker=worker)
 
     def _note_debit(self, amount: int, fields: list[str]) -> None:
         for name in fields:

@@ -143,7 +143,7 @@ class StatusRoutes:
         try:
             await self._guard.ledger.set_paused(paused=paused)
         except LedgerUnavailable:
-            return _error(503, "ledger_unavailable", "The ledger does not answer; nothing was changed.")
+            return _error(503, "ledger_unavailable", "It is not known to be turned. See how it stands, and ask again.")
         self._guard.telemetry.paused(paused=paused)
         self._live.forget()
         return JSONResponse({"paused": paused, "scope": self._guard.ledger.scope}, headers=NO_STORE)

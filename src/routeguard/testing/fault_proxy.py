@@ -6,7 +6,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Literal
 
-Fault = Literal["drop_request", "drop_reply", "half_reply"]
+Fault = Literal["drop_request", "hold_request", "drop_reply", "half_reply"]
 
 #: What every command of ours carries and no handshake does: a key.
 OURS = b"{rg:"
@@ -25,6 +25,8 @@ class FaultProxy:
         #: What happens to the next exchanges, and to how many.
         self.fault: Fault = "drop_reply"
         self.left = 0
+        #: Requests whose sender has given up, until `deliver` lets them arrive.
+        self.held: list[bytes] = []
         #: Only requests that hold this are broken.
         self.holding = OURS
         #: Runs before each answer is passed on.
@@ -36,6 +38,15 @@ class FaultProxy:
 
     def break_next(self, number: int, fault: Fault) -> None:
         self.fault, self.left = fault, number
+
+    async def deliver(self) -> None:
+        """Let the requests that were held arrive, and wait until each is answered; nobody hears the answers."""
+        held, self.held = self.held, []
+        for request in held:
+            far, far_out = await asyncio.open_connection(self._host, self.upstream)
+            far_out.write(request)
+            await far.readline()
+            far_out.close()
 
     async def __aenter__(self) -> "FaultProxy":
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -78,7 +89,9 @@ class FaultProxy:
         while data := await near.read(1_000_000):
             if self.holding in data and self.left > 0:
                 self.left -= 1
-                if self.fault == "drop_request":
+                if self.fault == "hold_request":
+                    self.held.append(data)
+                if self.fault in {"drop_request", "hold_request"}:
                     return
                 armed.append(self.fault)
             far.write(data)

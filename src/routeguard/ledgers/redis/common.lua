@@ -1,7 +1,7 @@
 -- In front of every script. What all of them share: the keys, the time, and how an account and a record are written.
 --
--- KEYS  1 hash    the ledger: epoch, schema, salt, paused, wall, until, restored, and one field an account,
---                   and who was first to ask for a name
+-- KEYS  1 hash    the ledger: epoch, schema, salt, paused, turned, wall, until, restored, and one field an
+--                   account, and who was first to ask for a name
 --       2 hash    records by reservation id, and the ids of late charges
 --       3 zset    what is due when (microseconds): r<id> a lease or a record, m<field> a past account
 --       4 zset    slots of everybody: id by the end of its lease

@@ -24,9 +24,10 @@ from routeguard.ledgers.redis.keyspace import Keyspace
 from routeguard.ledgers.redis.line import Timing
 from routeguard.ledgers.redis.reply import Reply
 from routeguard.ledgers.redis.restoring import RedisReservation
-from routeguard.ledgers.redis.scripts import ADJUST, FIRST, LATE, PAUSE, RESERVE, SETTLE, STATEMENT
+from routeguard.ledgers.redis.scripts import ADJUST, FIRST, LATE, RESERVE, SETTLE, STATEMENT
 from routeguard.ledgers.redis.session import connection_for
 from routeguard.ledgers.redis.store import ASKED_AGAIN_MAX, DUE_PER_LOOK, Store
+from routeguard.ledgers.redis.switch import turn_switch
 from routeguard.ledgers.redis.written import UNKNOWN, note_argument, parse_record, split_records
 from routeguard.policy import (
     ENDED,
@@ -254,13 +255,10 @@ class RedisLedger:
         """Turn the kill switch of everybody who shares the store; see `policy.Ledger`.
 
         Raises:
-            LedgerUnavailable: The store did not take it.
+            LedgerUnavailable: It is not known to stand as asked.
         """
-        keys, arguments = list(self._keyspace.common), ["1" if paused else "0"]
-        reply = await self._store.wait(self._store.request(PAUSE, lambda: (keys, arguments)))
-        if reply.status != "ok":
-            raise LedgerUnavailable(f"the switch was not turned ({reply.status})")
-        self._store.paused, self._pause_wanted = paused, False
+        await turn_switch(self._store, paused=paused)
+        self._pause_wanted = False
 
     async def statement(self) -> Statement:
         """Where everything stands; see `records.AuditedLedger`."""

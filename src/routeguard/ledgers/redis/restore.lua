@@ -37,7 +37,8 @@ if first then
     redis.call('HSET', LEDGER, 'journal', '1', 'journal ' .. journal, '1')
   end
   if paused == '1' then
-    redis.call('HSET', LEDGER, 'paused', '1')
+    -- A resume that was asked before is too late now.
+    redis.call('HSET', LEDGER, 'paused', '1', 'turned', now_text)
   end
 elseif found[1] ~= ARGV[1] then
   return reply('lost')
