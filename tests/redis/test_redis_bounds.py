@@ -3,10 +3,14 @@
 import asyncio
 import logging
 
+import fakeredis
 import pytest
+from redis.exceptions import ResponseError
 
 from routeguard.ledgers.redis import RedisLedger
+from routeguard.ledgers.redis.keyspace import Keyspace
 from routeguard.ledgers.redis.line import QUEUE_MAX, Timing
+from routeguard.ledgers.redis.scripts import OPEN
 from routeguard.policy import LedgerUnavailable
 from tests.redis.calls import CALL, EVER, QUICK, balance, reserve, settle, try_reserve, until
 from tests.redis.conftest import Opens, fresh_namespace
@@ -106,3 +110,15 @@ async def test_a_store_that_is_away_when_the_ledger_closes_holds_nobody_up(
     await ledger.aclose()
 
     assert asyncio.get_running_loop().time() - began < 1
+
+
+def test_a_server_that_writes_large_numbers_wrong_founds_no_ledger() -> None:
+    """As Lua on a machine of 32 bits does with `%d`."""
+    client = fakeredis.FakeRedis(decode_responses=True)
+    keys = Keyspace("small").common
+    small = "local string = setmetatable({format = function() return '2147483647' end}, {__index = string})\n"
+
+    with pytest.raises(ResponseError, match="INTEGERS are too small"):
+        client.eval(small + OPEN.plain.text, len(keys), *keys, "", "", "1", "epoch", "salt", "")
+
+    assert not client.exists(keys[0])

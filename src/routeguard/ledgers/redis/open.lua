@@ -1,5 +1,8 @@
 -- Found the ledger, or find it. ARGV: 3 schema, 4 epoch, 5 salt for a new one, 6 the journal of the caller or empty.
 -- Reply: epoch, then "paused until salt schema".
+if text(2 ^ 53) ~= '9007199254740992' then
+  return redis.error_reply('INTEGERS are too small on this server to count money')
+end
 local schema, epoch, salt, journal = take(), take(), take(), take()
 if not redis.call('HGET', LEDGER, 'epoch') then
   redis.call('HSET', LEDGER, 'epoch', epoch)

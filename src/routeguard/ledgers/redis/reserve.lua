@@ -33,7 +33,7 @@ end
 -- The accounts of every claim, in one read; false when a window is not one of those the caller knows.
 local meta
 local function read_accounts()
-  local fields = {'epoch', 'until', 'wall'}
+  local fields = {'epoch', 'until', 'wall', 'adjusts'}
   for _, claim in ipairs(money) do
     claim.window, claim.ends = window(claim.known)
     if not claim.window then
@@ -48,7 +48,7 @@ local function read_accounts()
     end
   end
   meta = redis.call('HMGET', LEDGER, unpack(fields))
-  local at = 3
+  local at = 4
   for _, claim in ipairs(money) do
     at = at + 1
     claim.field, claim.packed = fields[at], meta[at]
@@ -79,7 +79,7 @@ local function exact_wait(rate)
   local log = rate.log
   if log ~= '' and number(log, #log - 15, 16) > now then
     log = string.gsub(log, '%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d', function(entry)
-      return string.format('%016.0f', math.min(tonumber(entry), now))
+      return string.format('%016d', math.min(tonumber(entry), now))
     end)
     rate.log = log
     write_log(rate, log)
@@ -91,7 +91,7 @@ local function exact_wait(rate)
 end
 
 local function exact_claim(rate)
-  return string.sub(rate.log .. string.format('%016.0f', now), -16 * EXACT_MAX)
+  return string.sub(rate.log .. string.format('%016d', now), -16 * EXACT_MAX)
 end
 
 -- Above it, claims share a bucket of a sixtieth of the window: "first last count", 16, 16 and 10 digits, behind a
@@ -103,7 +103,7 @@ local function bucket_wait(rate)
   elseif number(log, #log - 25, 16) > now then
     local clipped = string.gsub(string.sub(log, 11), '(' .. string.rep('%d', 16) .. ')(' .. string.rep('%d', 16) .. ')('
       .. string.rep('%d', 10) .. ')', function(first, last, count)
-      return string.format('%016.0f%016.0f%s', math.min(tonumber(first), now), math.min(tonumber(last), now), count)
+      return string.format('%016d%016d%s', math.min(tonumber(first), now), math.min(tonumber(last), now), count)
     end)
     log = string.sub(log, 1, 10) .. clipped
     write_log(rate, log)
@@ -124,13 +124,13 @@ local function bucket_wait(rate)
 end
 
 local function bucket_claim(rate)
-  local log, from, total = rate.log, rate.from, string.format('%010.0f', rate.total + 1)
+  local log, from, total = rate.log, rate.from, string.format('%010d', rate.total + 1)
   local newest = #log - 41
   if newest >= from and now - number(log, newest, 16) < math.floor(rate.window / BUCKETS) then
     local count = number(log, newest + 32, 10) + 1
-    return total .. string.sub(log, from, newest + 15) .. string.format('%016.0f%010.0f', now, count)
+    return total .. string.sub(log, from, newest + 15) .. string.format('%016d%010d', now, count)
   end
-  return total .. string.sub(log, from) .. string.format('%016.0f%016.0f%010.0f', now, now, 1)
+  return total .. string.sub(log, from) .. string.format('%016d%016d%010d', now, now, 1)
 end
 
 -- What stands in the way: letters of budgets and slots, waits of rates, and whether anything does.
@@ -216,8 +216,9 @@ end
 
 local known_windows = read_accounts()
 if not known_windows then
-  meta = redis.call('HMGET', LEDGER, 'epoch', 'until', 'wall')
+  meta = redis.call('HMGET', LEDGER, 'epoch', 'until', 'wall', 'adjusts')
 end
+adjusts = meta[4] or '0'
 if meta[1] ~= ARGV[1] then
   return reply('lost')
 end

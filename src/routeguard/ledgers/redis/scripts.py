@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 _FOLDER = files("routeguard.ledgers.redis")
-_COMMON = _FOLDER.joinpath("common.lua").read_text("utf-8")
 #: Lets a script write to a server that is out of memory. Redis 7 and Valkey read it; older ones fail on the line.
 ALLOW_OOM = "#!lua flags=allow-oom\n"
 
@@ -36,22 +35,22 @@ def _source(text: str) -> Source:
     return Source(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-def _load(name: str, *, allow_oom: bool = False) -> Script:
-    text = f"{_COMMON}\n{_FOLDER.joinpath(f'{name}.lua').read_text('utf-8')}"
+def _load(name: str, *parts: str, allow_oom: bool = False) -> Script:
+    text = "\n".join([_FOLDER.joinpath(f"{part}.lua").read_text("utf-8") for part in ("common", *parts, name)])
     return Script(name, _source(text), _source(ALLOW_OOM + text) if allow_oom else None)
 
 
-OPEN = _load("open")
-RESERVE = _load("reserve")
-LOOK = _load("look")
+OPEN = _load("open", "accounts", "records")
+RESERVE = _load("reserve", "accounts", "records", "due")
+LOOK = _load("look", "accounts", "records", "due")
 # A full store must refuse new reservations and still take down what the old ones cost.
-SETTLE = _load("settle", allow_oom=True)
-LATE = _load("late", allow_oom=True)
+SETTLE = _load("settle", "accounts", "clients", "records", allow_oom=True)
+LATE = _load("late", "accounts", "clients", "records", allow_oom=True)
 PAUSE = _load("pause", allow_oom=True)
 FIRST = _load("first", allow_oom=True)
-RESTORE = _load("restore", allow_oom=True)
+RESTORE = _load("restore", "accounts", "clients", allow_oom=True)
 DROP = _load("drop", allow_oom=True)
-ADJUST = _load("adjust", allow_oom=True)
-STATEMENT = _load("statement")
+ADJUST = _load("adjust", "accounts", "clients", "records", allow_oom=True)
+STATEMENT = _load("statement", "accounts", "records")
 #: Stands alone: it needs no ledger.
 CHECK = _FOLDER.joinpath("check.lua").read_text("utf-8")

@@ -23,7 +23,7 @@ def split_records(text: str) -> list[str]:
 
 
 def parse_record(text: str) -> Record:
-    """See `write_down` in `common.lua`. Raises ValueError for what it does not write."""
+    """See `write_down` in `records.lua`. Raises ValueError for what it does not write."""
     head, fields, note = text.split("\n")
     event, record_id, at_us, ceiling, settled, kept, orphaned, overrun = head.split(" ")
     return Record(
