@@ -138,16 +138,25 @@ async def test_the_same_id_claims_a_rate_once(redis_url: str) -> None:
     assert waits == [0, MINUTE]
 
 
-async def test_the_observe_mode_claims_a_rate_beyond_its_quota(redis_url: str) -> None:
-    asker = Asker(redis_url, FakeClock())
-    rate = Rate("client-1", 1, MINUTE)
-    await asker.wait_ns(Claim(rate, "a", 1))
+@pytest.mark.parametrize("quota", [1, 150])
+async def test_what_observing_lets_through_takes_no_slot_that_is_not_there(redis_url: str, quota: int) -> None:
+    """Or of a crowd that is only observed everybody would be counted as refused, and not the excess."""
+    clock = FakeClock()
+    asker, rate = Asker(redis_url, clock), Rate("client-1", quota, MINUTE)
+    for _ in range(quota):
+        await asker.wait_ns(Claim(rate, "a", 1))
+    clock.advance(59)
 
-    forced = await asker.ledger.reserve("f", money=[], slots=[], rates=[Claim(rate, "a", 1)], force=True)
+    forced = [
+        await asker.ledger.reserve(f"f{number}", money=[], slots=[], rates=[Claim(rate, "a", 1)], force=True)
+        for number in range(quota)
+    ]
+    clock.advance(1)
 
+    verdicts = {(one.refused.cause, one.refused.retry_ns) for one in forced if one.refused is not None}
+    assert verdicts == {("rate_limited", NANOSECONDS)}
+    assert await asker.wait_ns(Claim(rate, "a", 1)) == 0
     await asker.ledger.aclose()
-    assert forced.refused is not None
-    assert (forced.refused.cause, forced.refused.retry_ns) == ("rate_limited", MINUTE)
 
 
 @pytest.mark.parametrize("quota", [3, 150])

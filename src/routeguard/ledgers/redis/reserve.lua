@@ -133,9 +133,9 @@ local function bucket_claim(rate)
   return total .. string.sub(log, from) .. string.format('%016d%016d%010d', now, now, 1)
 end
 
--- What stands in the way: letters of budgets and slots, waits of rates, and whether anything does.
+-- What stands in the way: letters of budgets and slots, waits of rates, whether anything does, and whether a rate does.
 local function verdict()
-  local letters, waits, refused = {}, {}, false
+  local letters, waits, refused, limited = {}, {}, false, false
   for i, claim in ipairs(money) do
     local a = claim.account
     local spent = a.settled + a.kept + a.orphaned
@@ -169,13 +169,13 @@ local function verdict()
         wait = bucket_wait(rate)
       end
       waits[i] = text(wait)
-      refused = refused or wait > 0
+      limited = limited or wait > 0
     end
   end
-  return table.concat(letters), table.concat(waits, ' '), refused
+  return table.concat(letters), table.concat(waits, ' '), refused or limited, limited
 end
 
-local function debit()
+local function debit(limited)
   local written, record = {'wall', text(wall)}, {'open', amount_text}
   for _, claim in ipairs(money) do
     if not claim.packed then
@@ -209,8 +209,12 @@ local function debit()
       redis.call('PEXPIRE', slot.key, text(math.ceil((lease + DAY) / 1000)))
     end
   end
-  for _, rate in ipairs(rates) do
-    write_log(rate, rate.quota <= EXACT_MAX and exact_claim(rate) or bucket_claim(rate))
+  -- What is only observed takes no slot that is not there: of a crowd, all would be counted as refused and not the
+  -- excess.
+  if not limited then
+    for _, rate in ipairs(rates) do
+      write_log(rate, rate.quota <= EXACT_MAX and exact_claim(rate) or bucket_claim(rate))
+    end
   end
 end
 
@@ -240,10 +244,10 @@ if record then
 elseif not known_windows or asked < now - ASKED_TOO_LONG_AGO then
   return reply('stale')
 end
-local letters, waits, refused = verdict()
+local letters, waits, refused, limited = verdict()
 local admitted = force or not refused
 if admitted then
-  debit()
+  debit(limited)
 end
 local answer = reply(admitted and 'ok' or 'refused', letters, waits)
 for _, claim in ipairs(money) do
