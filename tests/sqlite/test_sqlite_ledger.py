@@ -123,6 +123,19 @@ async def test_any_process_ends_the_lease_of_one_that_died(
     check_sums(path)
 
 
+async def test_a_question_asked_again_finds_an_orphan_whose_lease_another_process_saw_end(
+    path: Path, clock: FakeClock
+) -> None:
+    owner, other = ledger_at(path, clock), ledger_at(path, clock)
+    await admitted(owner, "same", [DAY], slots=[slot(1)])
+    clock.advance(330)
+    await other.in_flight()
+
+    again = await admitted(owner, "same", [DAY], slots=[slot(1)])
+
+    assert again.state == "orphaned"
+
+
 async def test_a_question_asked_again_after_a_crash_finds_what_was_debited(path: Path, clock: FakeClock) -> None:
     await admitted(ledger_at(path, clock), "same", [DAY], slots=[slot(5)])
 

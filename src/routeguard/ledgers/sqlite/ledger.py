@@ -186,7 +186,8 @@ class SqliteLedger:
         if entry.state in ENDED:
             raise LedgerUnavailable("the reservation of this id has ended")
         reservation = self._leased.get(reservation_id) or SqliteReservation(entry)
-        reservation.refused = debited.refused
+        # Another process may have seen its lease end.
+        reservation.state, reservation.refused = entry.state, debited.refused
         if entry.lease_ends_ns is not None:
             self._leased[reservation_id] = reservation
         return reservation
