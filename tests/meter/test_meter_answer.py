@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from routeguard.meter.answer import EVENT_BYTES_MAX, Answer, answer_of
+from routeguard.meter.answer import HELD_BYTES_MAX, Answer, answer_of
 from routeguard.meter.endpoints import endpoint_of
 from routeguard.usage import Usage
+from tests.answers import line, ollama_parts
 from tests.driver import chat_chunks
 from tests.meter.played import COMPLETION, ONE_CENT
 from tests.meter.served import CONTENT, EMBEDDINGS, MESSAGE, RESPONSE
@@ -30,6 +32,12 @@ DECOYS = [
 ]
 
 
+def ollama(*, done: bool = True, **members: Any) -> dict[str, Any]:
+    """A whole answer of Ollama's, or one that is not done."""
+    said = {"message": {"role": "assistant", "content": "hi"}, "done": done}
+    return {"model": "llama3", "created_at": "2026-11-30T20:01:30.01Z", **said, **members}
+
+
 class Told:
     """What was reported."""
 
@@ -44,10 +52,12 @@ class Told:
         return (self.usages[-1].input_tokens, self.usages[-1].output_tokens) if self.usages else None
 
 
-def reading(path: str, content_type: str, told: Told, *, hides_usage: bool = False) -> Answer:
+def reading(path: str, content_type: str, told: Told, *, hides_usage: bool = False, **others: str) -> Answer:
     endpoint = endpoint_of("POST", path)
     assert endpoint is not None
-    return answer_of(endpoint, content_type, report=told, hides_usage=hides_usage)
+    named = {"content-type": content_type, **others}
+    headers = [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()]
+    return answer_of(endpoint, headers, report=told, hides_usage=hides_usage)
 
 
 def passed(answer: Answer, chunks: Sequence[bytes], *, complete: bool = True) -> bytes:
@@ -59,6 +69,11 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(edges)]
 
 
+#: Where the usage chunk lacks but that, when every line ends in CR LF.
+BEFORE_ITS_LAST_LF = len(b"".join([CHAT[0], *DECOYS, *CHAT[1:-1]]).replace(b"\n", b"\r\n")) - 1
+
+
+@example(places=[BEFORE_ITS_LAST_LF], line_end=b"\r\n")
 @given(places=st.lists(st.integers(0, 10_000), max_size=12), line_end=st.sampled_from([b"\n", b"\r\n", b"\r"]))
 def test_however_a_stream_is_cut_all_but_the_usage_chunk_passes_byte_for_byte(
     places: list[int], line_end: bytes
@@ -99,7 +114,7 @@ def test_an_event_passes_as_soon_as_it_is_whole() -> None:
 
 def test_an_event_too_large_to_be_the_usage_chunk_is_not_held() -> None:
     answer = reading("/v1/chat/completions", SSE, Told(), hides_usage=True)
-    large = b"data: [" + b"x" * EVENT_BYTES_MAX
+    large = b"data: [" + b"x" * HELD_BYTES_MAX
 
     assert answer.passes(large) == large
 
@@ -147,10 +162,11 @@ def test_usage_that_grows_with_each_chunk_is_no_bill_for_who_leaves_midway(compl
         ("/v1beta/models/g:generateContent", CONTENT, (10, 100)),
         ("/v1beta/models/g:streamGenerateContent", [{**CONTENT, "usageMetadata": {}}, CONTENT], (10, 100)),
         ("/v1beta/models/g:streamGenerateContent", [CONTENT, {"error": {"code": 500}}], None),
-        ("/api/chat", {"done": True, "prompt_eval_count": 10, "eval_count": 100}, (10, 100)),
-        ("/api/chat", {"done": True, "eval_count": 100}, (None, 100)),
-        ("/api/chat", {"done": False, "prompt_eval_count": 10, "eval_count": 100}, None),
-        ("/api/generate", {"done": True, "prompt_eval_count": True, "eval_count": "x"}, None),
+        ("/api/chat", ollama(prompt_eval_count=10, eval_count=100), (10, 100)),
+        ("/api/chat", ollama(eval_count=100), (None, 100)),
+        ("/api/chat", ollama(done=False, prompt_eval_count=10, eval_count=100), None),
+        ("/api/chat", {"error": "model not found"}, None),
+        ("/api/generate", ollama(prompt_eval_count=True, eval_count="x"), None),
     ],
 )
 def test_a_whole_answer_is_read_in_every_dialect(path: str, body: Any, tokens: Any) -> None:
@@ -163,13 +179,70 @@ def test_a_whole_answer_is_read_in_every_dialect(path: str, body: Any, tokens: A
 
 
 def test_of_an_answer_in_lines_the_last_one_counts() -> None:
-    lines = [{"done": False, "message": {"content": "\n"}}, {"done": True, "prompt_eval_count": 10, "eval_count": 100}]
-    data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    data = b"".join(map(line, ollama_parts("Hel", "\n", "lo")))
     told = Told()
 
     passed(reading("/api/chat", "application/x-ndjson", told), [data[i : i + 7] for i in range(0, len(data), 7)])
 
+    assert told.tokens == (20, 9)
+
+
+@pytest.mark.parametrize(("numbers", "tokens"), [(300_000, (20, 9)), (1_200_000, None)])
+def test_a_last_line_that_holds_the_context_is_read_up_to_four_megabytes(numbers: int, tokens: Any) -> None:
+    *texts, last = ollama_parts("Hel", "lo", endpoint="generate")
+    data = b"".join(map(line, [*texts, {**last, "context": [12_345] * numbers}]))
+    told = Told()
+
+    got = passed(reading("/api/generate", "application/x-ndjson", told), cut(data, list(range(0, len(data), 65_536))))
+
+    assert (got == data, told.tokens) == (True, tokens)
+
+
+def test_an_answer_in_lines_that_its_caller_left_is_no_bill_before_its_last_line() -> None:
+    *texts, last = map(line, ollama_parts("Hel", "lo"))
+    left, whole = Told(), Told()
+
+    passed(reading("/api/chat", "application/x-ndjson", left), texts, complete=False)
+    passed(reading("/api/chat", "application/x-ndjson", whole), [*texts, last], complete=False)
+
+    assert (left.tokens, whole.tokens) == (None, (20, 9))
+
+
+def test_a_last_event_that_holds_the_answer_again_is_read() -> None:
+    said = {"type": "message", "content": [{"type": "output_text", "text": "x" * 100_000}]}
+    event = {"type": "response.completed", "sequence_number": 2, "response": {**RESPONSE, "output": [said]}}
+    told = Told()
+
+    passed(reading("/v1/responses", SSE, told), [f"data: {json.dumps(event)}\n\n".encode()])
+
     assert told.tokens == (10, 100)
+
+
+@pytest.mark.parametrize(("header", "cost"), [("0.25", "0.25"), ("0.0", None), ("None", None)])
+def test_what_a_litellm_proxy_charges_is_the_cost_of_an_answer(header: str, cost: str | None) -> None:
+    told = Told()
+
+    passed(
+        reading("/v1/chat/completions", "application/json", told, x_litellm_response_cost=header),
+        [json.dumps(COMPLETION).encode()],
+    )
+
+    assert told.usages[0].cost_usd == (None if cost is None else Decimal(cost))
+
+
+@pytest.mark.parametrize("content_type", ["application/json", SSE])
+def test_a_compressed_answer_passes_unread_and_unheld(content_type: str) -> None:
+    told = Told()
+    answer = reading("/v1/chat/completions", content_type, told, hides_usage=True, content_encoding="gzip")
+
+    assert answer.passes(b"\x1f\x8b half an event") == b"\x1f\x8b half an event"
+    assert (answer.ends(complete=True), told.usages) == (b"", [])
+
+
+def test_where_a_stream_was_asked_for_a_body_is_not_held() -> None:
+    answer = reading("/v1/chat/completions", "application/json", Told(), hides_usage=True)
+
+    assert answer.passes(b'{"choices": []') == b'{"choices": []'
 
 
 def test_half_an_answer_is_no_bill() -> None:

@@ -2,11 +2,12 @@
 
 from routeguard.formats.reader import UsageReader
 from routeguard.formats.reframed import Framing, ReframedReader
+from routeguard.formats.stream import EVENT_BYTES_MAX
 
 
-def line_reader() -> UsageReader:
+def line_reader(line_bytes_max: int = EVENT_BYTES_MAX) -> UsageReader:
     """A reader of one `application/x-ndjson`."""
-    return ReframedReader(_LINES)
+    return ReframedReader(_LINES, line_bytes_max)
 
 
 def _end_of_line(buffer: bytearray, start: int, searched: int) -> int:

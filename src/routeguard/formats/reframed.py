@@ -29,13 +29,14 @@ class Framing:
 
 
 class ReframedReader:
-    """A `UsageReader` of items. It holds at most one of them, of at most `EVENT_BYTES_MAX`."""
+    """A `UsageReader` of items. It holds at most one of them, of at most `item_bytes_max`."""
 
-    __slots__ = ("_carry", "_events", "_framing", "_lost")
+    __slots__ = ("_carry", "_events", "_framing", "_item_bytes_max", "_lost")
 
-    def __init__(self, framing: Framing) -> None:
+    def __init__(self, framing: Framing, item_bytes_max: int = EVENT_BYTES_MAX) -> None:
         self._framing = framing
-        self._events: UsageReader = stream_reader()
+        self._item_bytes_max = item_bytes_max
+        self._events: UsageReader = stream_reader(item_bytes_max)
         #: The beginning of an item whose end has not come.
         self._carry = bytearray()
         #: Nobody can tell any more where an item begins.
@@ -81,7 +82,7 @@ class ReframedReader:
                 self._events.feed(event)
             start = searched = end
         del carry[:start]
-        if len(carry) > EVENT_BYTES_MAX:
+        if len(carry) > self._item_bytes_max:
             self._lose()
 
     def _lose(self) -> None:

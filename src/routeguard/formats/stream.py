@@ -18,7 +18,7 @@ from routeguard.formats.sse import end_of_event, parse_event
 from routeguard.formats.strict_json import Json, parse_json
 from routeguard.usage import Tally, Usage
 
-#: Largest event that is held and parsed, in 3 ms at worst; a larger one ends the reading.
+#: Largest event that is held and parsed, in 3 ms at worst; a larger one ends the reading. Unless said otherwise.
 EVENT_BYTES_MAX = 64 * 1024
 #: Shapes learnt per stream. One that changes more often is parsed event by event.
 SHAPES_MAX = 32
@@ -29,9 +29,9 @@ _DONE = "[DONE]"
 _logger = logging.getLogger("routeguard")
 
 
-def stream_reader() -> UsageReader:
+def stream_reader(event_bytes_max: int = EVENT_BYTES_MAX) -> UsageReader:
     """A reader of one `text/event-stream`."""
-    return StreamReader()
+    return StreamReader(event_bytes_max)
 
 
 class StreamReader:
@@ -45,6 +45,7 @@ class StreamReader:
         "_billed",
         "_carry",
         "_dialect",
+        "_event_bytes_max",
         "_events",
         "_middle",
         "_readable",
@@ -54,8 +55,9 @@ class StreamReader:
         "terminal",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, event_bytes_max: int) -> None:
         self.terminal = False
+        self._event_bytes_max = event_bytes_max
         self._tally = Tally()
         self._dialect: Dialect | None = None
         self._readable = True
@@ -118,7 +120,7 @@ class StreamReader:
             self._pass(bytes(carry[start:end]))
             start = searched = end
         del carry[:start]
-        if len(carry) > EVENT_BYTES_MAX:
+        if len(carry) > self._event_bytes_max:
             self._stop()
 
     def _is_over(self) -> bool:
@@ -139,7 +141,7 @@ class StreamReader:
     def _look(self, raw: bytes) -> None:
         """One event that its shape does not tell."""
         self._events += 1
-        if len(raw) > EVENT_BYTES_MAX:
+        if len(raw) > self._event_bytes_max:
             self._stop()
             return
         try:

@@ -3,62 +3,53 @@
 The caller gets every byte as it came and when it came, with one exception: the usage chunk that only we asked for.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
-from routeguard.formats import UsageReader, stream_reader
+from routeguard.formats import UsageReader, answer_reader
 from routeguard.formats.sse import end_of_event, parse_event
 from routeguard.formats.strict_json import parse_json
 from routeguard.meter.endpoints import Endpoint
-from routeguard.usage import Tally, Usage, usage_from
+from routeguard.usage import Usage
 
-#: Largest answer that is read though it is no stream of events; a larger one counts at its worst case.
+#: Largest answer that is read though it is no stream; a larger one counts at its worst case.
 BODY_BYTES_MAX = 16 * 1024 * 1024
+#: Largest event, or line, of a stream that is read. The last of Responses holds the whole answer again, and the last of
+#: Ollama the context as a list of numbers.
+EVENT_BYTES_MAX = 4 * 1024 * 1024
 #: Largest event that is held to see whether it is the usage chunk.
-EVENT_BYTES_MAX = 64 * 1024
-#: Largest last line of an answer in lines. Ollama's carries the context as a list of numbers.
-LINE_BYTES_MAX = 4 * 1024 * 1024
+HELD_BYTES_MAX = 64 * 1024
 
 #: Takes what the call used, as soon as that is known.
 Report = Callable[[Usage], None]
 
 
-class Answer(Protocol):
-    """An answer on its way to the caller. It never raises."""
-
-    def passes(self, chunk: bytes) -> bytes:
-        """What of this chunk, and of what was held of those before, the caller gets now."""
-        ...
-
-    def ends(self, *, complete: bool) -> bytes:
-        """What the caller still gets. `complete`: the answer came to its own end."""
-        ...
-
-
-def answer_of(endpoint: Endpoint, content_type: str, *, report: Report, hides_usage: bool) -> Answer:
-    """How to read an answer of this endpoint with this content type."""
-    media_type = content_type.partition(";")[0].strip().lower()
-    if media_type == "text/event-stream":
-        # Gemini's usage may still grow in what follows its finish reason.
-        return StreamAnswer(report, hides_usage=hides_usage, is_final_at_end=endpoint.name == "generate_content")
-    if endpoint.is_ollama:
-        return LinesAnswer(report)
-    return BodyAnswer(report, has_output=bool(endpoint.caps))
+def answer_of(
+    endpoint: Endpoint, headers: Iterable[tuple[bytes, bytes]], *, report: Report, hides_usage: bool
+) -> "Answer":
+    """How to read an answer of this endpoint with these headers. A compressed one passes unread."""
+    headers = list(headers)
+    reader = answer_reader(
+        headers, read_bodies=True, body_bytes_max=BODY_BYTES_MAX, event_bytes_max=EVENT_BYTES_MAX, from_provider=True
+    )
+    # Gemini's usage may still grow in what follows its finish reason.
+    is_final_at_end = endpoint.name == "generate_content"
+    hides_usage = hides_usage and reader is not None and _is_event_stream(headers)
+    return Answer(reader, report, hides_usage=hides_usage, is_final_at_end=is_final_at_end)
 
 
-class StreamAnswer:
-    """An event stream."""
+class Answer:
+    """An answer on its way to the caller."""
 
     __slots__ = ("_filter", "_is_final_at_end", "_reader", "_report")
 
-    def __init__(self, report: Report, *, hides_usage: bool, is_final_at_end: bool) -> None:
+    def __init__(self, reader: UsageReader | None, report: Report, *, hides_usage: bool, is_final_at_end: bool) -> None:
         self._report = report
         self._is_final_at_end = is_final_at_end
-        self._reader: UsageReader | None = stream_reader()
+        self._reader = reader
         self._filter = _UsageChunkFilter() if hides_usage else None
 
     def passes(self, chunk: bytes) -> bytes:
+        """What of this chunk, and of what was held of those before, the caller gets now."""
         reader = self._reader
         if reader is not None:
             reader.feed(chunk)
@@ -71,6 +62,7 @@ class StreamAnswer:
         return chunk if self._filter is None else self._filter.passes(chunk)
 
     def ends(self, *, complete: bool) -> bytes:
+        """What the caller still gets. `complete`: the answer came to its own end."""
         reader = self._reader
         if reader is not None:
             # Who leaves when the answer is whole, and before the stream is, has the bill already.
@@ -85,57 +77,6 @@ class StreamAnswer:
             self._report(usage)
 
 
-class BodyAnswer:
-    """One JSON document: an object, or the array of events that Gemini streams without `alt=sse`."""
-
-    __slots__ = ("_body", "_has_output", "_report")
-
-    def __init__(self, report: Report, *, has_output: bool) -> None:
-        self._report = report
-        self._has_output = has_output
-        self._body: bytearray | None = bytearray()
-
-    def passes(self, chunk: bytes) -> bytes:
-        if self._body is not None:
-            self._body += chunk
-            if len(self._body) > BODY_BYTES_MAX:
-                self._body = None
-        return chunk
-
-    def ends(self, *, complete: bool) -> bytes:
-        # A body that parses is whole, also where the caller did not wait for its end.
-        body, self._body = self._body, None
-        usage = _usage_in_body(body) if body else None
-        if usage is not None:
-            self._report(usage if self._has_output else _without_output(usage))
-        return b""
-
-
-class LinesAnswer:
-    """Ollama's answer: objects in lines, of which the last one counts; a whole answer is one line."""
-
-    __slots__ = ("_line", "_report")
-
-    def __init__(self, report: Report) -> None:
-        self._report = report
-        self._line = bytearray()
-
-    def passes(self, chunk: bytes) -> bytes:
-        self._line += chunk
-        if len(self._line) > LINE_BYTES_MAX or b"\n" in chunk:
-            # Whatever ends before the last line end is of no interest once something follows.
-            cut = self._line.rstrip().rfind(b"\n") + 1
-            del self._line[: cut or max(len(self._line) - LINE_BYTES_MAX, 0)]
-        return chunk
-
-    def ends(self, *, complete: bool) -> bytes:
-        usage = _ollama_usage(bytes(self._line))
-        self._line.clear()
-        if usage is not None:
-            self._report(usage)
-        return b""
-
-
 class _UsageChunkFilter:
     """Takes the usage chunk out of a chat's event stream.
 
@@ -143,13 +84,18 @@ class _UsageChunkFilter:
     event streams can do anything with yet.
     """
 
-    __slots__ = ("_held",)
+    __slots__ = ("_held", "_owes_lf")
 
     def __init__(self) -> None:
         self._held = bytearray()
+        #: What was taken out ended with a CR, whose LF is still to come.
+        self._owes_lf = False
 
     def passes(self, chunk: bytes) -> bytes:
         held = self._held
+        if self._owes_lf and chunk:
+            self._owes_lf = False
+            chunk = chunk.removeprefix(b"\n")
         if not held and b"[]" not in chunk and chunk.endswith(b"\n\n"):
             return chunk  # whole events, none of them with an empty list
         held += chunk
@@ -160,9 +106,11 @@ class _UsageChunkFilter:
             event = bytes(held[start:end])
             if not _is_usage_chunk(event):
                 passed += event
+            elif event.endswith(b"\r") and end == len(held):
+                self._owes_lf = True
             start = end
         del held[:start]
-        if len(held) > EVENT_BYTES_MAX:
+        if len(held) > HELD_BYTES_MAX:
             passed += held
             held.clear()
         return bytes(passed)
@@ -172,6 +120,11 @@ class _UsageChunkFilter:
         rest = bytes(self._held)
         self._held.clear()
         return b"" if _is_usage_chunk(rest) else rest
+
+
+def _is_event_stream(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    types = [value for name, value in headers if name.lower() == b"content-type"]
+    return any(value.split(b";")[0].strip().lower() == b"text/event-stream" for value in types)
 
 
 def _is_usage_chunk(event: bytes) -> bool:
@@ -184,36 +137,3 @@ def _is_usage_chunk(event: bytes) -> bool:
     except ValueError:
         return False
     return isinstance(chunk, dict) and chunk.get("choices") == [] and isinstance(chunk.get("usage"), dict)
-
-
-def _usage_in_body(body: bytes | bytearray) -> Usage | None:
-    try:
-        answer = parse_json(body.decode("utf-8-sig"))
-        if isinstance(answer, list):
-            tally = Tally()
-            for part in answer:
-                if not isinstance(part, dict) or part.get("error") is not None:
-                    return None
-                tally.read_answer(part)
-            return tally.usage()
-    except ValueError:
-        return None
-    if not isinstance(answer, dict) or (answer.get("error") is not None and answer.get("object") != "response"):
-        return None  # an error under a status of success: what it used is not to be trusted
-    return usage_from(answer)
-
-
-def _without_output(usage: Usage) -> Usage:
-    return replace(usage, output_tokens=usage.output_tokens or 0)
-
-
-def _ollama_usage(line: bytes) -> Usage | None:
-    """The counts of the line that ends an answer. The input is not told where all of it was cached."""
-    try:
-        answer = parse_json(line.decode())
-    except ValueError:
-        return None
-    if not isinstance(answer, dict) or answer.get("done") is not True:
-        return None
-    counts = {"prompt_tokens": answer.get("prompt_eval_count"), "completion_tokens": answer.get("eval_count")}
-    return usage_from({name: count for name, count in counts.items() if count is not None})

@@ -30,8 +30,6 @@ class Endpoint:
     counts: tuple[str, ...] = ()
     #: Streams report usage only when asked by `stream_options`.
     asks_usage: bool = False
-    #: The answer, or its last line, reports usage in Ollama's words.
-    is_ollama: bool = False
 
     def cap_names(self, host: str, path: str) -> Sequence[str]:
         """Names of the output cap at this host, the one to send first."""
@@ -98,6 +96,5 @@ ENDPOINTS = (
         fields=frozenset({"messages", "prompt"}),
         caps=("num_predict",),
         caps_in=("options",),
-        is_ollama=True,
     ),
 )

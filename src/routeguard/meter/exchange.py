@@ -4,7 +4,7 @@ Nothing here waits or knows an HTTP library.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from routeguard.errors import BudgetExceeded
 from routeguard.meter.answer import Answer, answer_of
@@ -36,15 +36,15 @@ class Exchange:
         if type(error).__name__ in NEVER_SENT and type(error).__module__.partition(".")[0] in {"httpx", "httpx2"}:
             self._ticket.payment.release()
 
-    def answered(self, status: int, headers: Mapping[str, str]) -> None:
+    def answered(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """An answer has begun."""
         if status in RELEASED_STATUSES:
             self._ticket.payment.release()
-        elif 200 <= status < 300 and headers.get("content-encoding", "identity").strip().lower() in {"", "identity"}:
+        elif 200 <= status < 300:
             # We asked for a plain answer. Whoever compresses it all the same is charged the worst case.
             self._answer = answer_of(
                 self._endpoint,
-                headers.get("content-type", ""),
+                headers,
                 report=self._ticket.payment.report,
                 hides_usage=self._ticket.outgoing.hides_usage,
             )

@@ -54,7 +54,7 @@ class AsyncMeteredTransport:
             exchange.failed(error)
             await _close(ticket)
             raise
-        exchange.answered(response.status_code, response.headers)
+        exchange.answered(response.status_code, response.headers.raw)
         if ticket.outgoing.hides_usage:
             response.headers.pop("content-length", None)
         response.stream = _stream_class(AsyncStream, self._library.AsyncByteStream)(response.stream, exchange, ticket)
@@ -98,7 +98,7 @@ class MeteredTransport:
             exchange.failed(error)
             run_blocking(ticket.payment.ledger, ticket.payment.close)
             raise
-        exchange.answered(response.status_code, response.headers)
+        exchange.answered(response.status_code, response.headers.raw)
         if ticket.outgoing.hides_usage:
             response.headers.pop("content-length", None)
         response.stream = _stream_class(Stream, self._library.SyncByteStream)(response.stream, exchange, ticket)
