@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from routeguard.meter.answer import HELD_BYTES_MAX, Answer, answer_of
 from routeguard.meter.endpoints import endpoint_of
 from routeguard.usage import Usage
-from tests.answers import line, ollama_parts
+from tests.answers import COHERE_USAGE, cohere_events, line, ollama_parts
 from tests.driver import chat_chunks
 from tests.meter.played import COMPLETION, ONE_CENT
 from tests.meter.served import CONTENT, EMBEDDINGS, MESSAGE, RESPONSE
@@ -30,6 +30,14 @@ DECOYS = [
     b'event: ping\ndata: {"type": "ping", "choices": [], "usage": 5}\n\n',
     b'data: {"choices": [], "usage": {broken\n\n',
 ]
+
+
+COHERE = {
+    "id": "c-1",
+    "finish_reason": "COMPLETE",
+    "message": {"role": "assistant", "content": [{"type": "text", "text": "hi"}]},
+    "usage": COHERE_USAGE,
+}
 
 
 def ollama(*, done: bool = True, **members: Any) -> dict[str, Any]:
@@ -167,6 +175,7 @@ def test_usage_that_grows_with_each_chunk_is_no_bill_for_who_leaves_midway(compl
         ("/api/chat", ollama(done=False, prompt_eval_count=10, eval_count=100), None),
         ("/api/chat", {"error": "model not found"}, None),
         ("/api/generate", ollama(prompt_eval_count=True, eval_count="x"), None),
+        ("/v2/chat", COHERE, (20, 9)),
     ],
 )
 def test_a_whole_answer_is_read_in_every_dialect(path: str, body: Any, tokens: Any) -> None:
@@ -206,6 +215,17 @@ def test_an_answer_in_lines_that_its_caller_left_is_no_bill_before_its_last_line
     passed(reading("/api/chat", "application/x-ndjson", whole), [*texts, last], complete=False)
 
     assert (left.tokens, whole.tokens) == (None, (20, 9))
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_stream_of_cohere_is_read_to_its_end(complete: bool) -> None:
+    events = cohere_events("Hel", "lo")
+    told, cut_off = Told(), Told()
+
+    got = passed(reading("/v2/chat", SSE, told), events, complete=complete)
+    passed(reading("/v2/chat", SSE, cut_off), events[:-1], complete=complete)
+
+    assert (got, told.tokens, cut_off.tokens) == (b"".join(events), (20, 9), None)
 
 
 def test_a_last_event_that_holds_the_answer_again_is_read() -> None:

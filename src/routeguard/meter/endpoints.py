@@ -97,4 +97,10 @@ ENDPOINTS = (
         caps=("num_predict",),
         caps_in=("options",),
     ),
+    Endpoint(
+        name="cohere",
+        path=re.compile(r"/v2/chat/?\Z"),
+        fields=frozenset({"messages"}),
+        caps=("max_tokens",),
+    ),
 )
