@@ -25,7 +25,16 @@ from routeguard.pricing import SNAPSHOT
 if TYPE_CHECKING:
     from genai_prices import types as table
 
-__all__ = ["PriceError", "PriceFileError", "UnknownModel", "UnpricedModel", "find_model", "priced", "read_price_file"]
+__all__ = [
+    "PriceError",
+    "PriceFileError",
+    "UnknownModel",
+    "UnpricedModel",
+    "find_model",
+    "priced",
+    "read_price_file",
+    "served_as",
+]
 
 #: Input tokens a provider may add unseen to a call with tools: the most seen above the bytes of 2,886 recorded calls,
 #: and room. OpenAI and Google never added any; Claude added 304, Llama 4 360, Nova 570, Cohere 1,117, and Grok through
@@ -111,7 +120,7 @@ def priced(
     always = Schedule.always(Price.flat(rates))
     if known is None:
         return ModelPrice(name=name, standard=always)
-    return replace(known, standard=always, service_tiers={})
+    return replace(known, standard=always, service_tiers={}, source=None)
 
 
 def find_model(name: str) -> ModelPrice:
@@ -138,9 +147,17 @@ def find_model(name: str) -> ModelPrice:
         standard=_schedule(model, {}, name),
         service_tiers={tier: _schedule(model, {key: tier}, name) for key, tier in _service_tiers(model)},
         overhead_tokens=OVERHEAD_TOKENS.get(family, OVERHEAD_TOKENS_UNKNOWN),
+        source=f"{provider.id}/{model.id}",
         aliases=frozenset(names | {f"{provider.id}/{served}" for served in names}),
         strangers=frozenset(_strangers(names, model, _models_of(provider, providers))),
     )
+
+
+def served_as(name: str) -> list[str]:
+    """Every `provider/name` of those who serve a model by this very name."""
+    from genai_prices.data import providers
+
+    return [f"{provider.id}/{name}" for provider, _ in _serving(name.strip().lower(), providers)]
 
 
 def _find(wanted: str, providers: "list[table.Provider]") -> "tuple[table.Provider, table.ModelInfo, str] | None":
@@ -171,8 +188,7 @@ def _serving(wanted: str, providers: "list[table.Provider]") -> "list[tuple[tabl
 
 
 def _unknown(name: str, providers: "list[table.Provider]") -> UnknownModel:
-    spellings = [f"{provider.id}/{name}" for provider, _ in _serving(name.lower(), providers)]
-    if spellings:
+    if spellings := served_as(name):
         return UnknownModel(f"{name!r} does not say who serves it; write {_either(spellings)}", suggestions=spellings)
     nearest = _nearest(name.lower(), providers)
     question = f"did you mean {_either(nearest)}? Else give" if nearest else "give"

@@ -210,6 +210,8 @@ class ModelPrice:
     context_window: int | None = None
     #: Most output tokens of one call, or None.
     max_output_tokens: int | None = None
+    #: The entry of the table whose price it has, as `provider/model`; None where the operator gave the price.
+    source: str | None = None
     #: Other names by which an answer may call it.
     aliases: frozenset[str] = frozenset()
     #: Names that look like dated snapshots of it but cost something else (`gpt-4o-2024-05-13` for `gpt-4o`).

@@ -8,8 +8,10 @@ from importlib import import_module
 
 from cachetools import LRUCache
 
+from routeguard.clock import SystemClock
 from routeguard.prices import ModelPrice, PriceError
 from routeguard.pricing import MODEL_NAME_LENGTH_MAX, Tariff
+from routeguard.telemetry import logger
 
 #: Names remembered, known and unknown alike. Looking one up again takes 2 to 5 ms.
 NAMES_MAX = 128
@@ -58,14 +60,18 @@ def load_prices() -> None:
 
 
 def _find(model: str) -> ModelPrice | None:
+    from routeguard.price_doubts import doubts_about
     from routeguard.price_sources import find_model
 
     if not 0 < len(model) <= MODEL_NAME_LENGTH_MAX:
         return None
     try:
-        return find_model(model)
+        price = find_model(model)
     except PriceError:
         return None
+    for doubt in doubts_about(price, wall_ns=SystemClock().wall_ns()):
+        logger.warning("a metered client: %s", doubt)
+    return price
 
 
 def _tariff(price: ModelPrice, *, dearer_tiers: bool) -> Tariff:

@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from routeguard.body import BodyRules
 from routeguard.client_ip import PLATFORMS, Strategy, parse_strategy
+from routeguard.clock import SystemClock
 from routeguard.money import ceil_div
 from routeguard.policy import NANOSECONDS, Budget, Rate, Window
 from routeguard.prices import ModelPrice, PriceError
@@ -126,6 +127,7 @@ def _budget(values: Values, cap: Cap, *, per_client: bool = False) -> Budget:
 
 def _model_prices(values: Values) -> list[ModelPrice]:
     # Looked up here: the table behind it takes longer to import than everything else together.
+    from routeguard.price_doubts import doubts_about
     from routeguard.price_sources import find_model, priced
 
     if values.is_off():
@@ -141,9 +143,13 @@ def _model_prices(values: Values) -> list[ModelPrice]:
     found = []
     for name in names:
         try:
-            found.append(own.get(name) or _at_stated_price(values, name, stated) or find_model(name))
+            price = own.get(name) or _at_stated_price(values, name, stated) or find_model(name)
         except PriceError as error:
             values.problem(f"{values.says(table.MODEL)}: {error}")
+            continue
+        found.append(price)
+        for doubt in doubts_about(price, wall_ns=SystemClock().wall_ns()):
+            values.warn(f"{values.says(table.MODEL)}: {doubt}")
     if not found:
         raise Unusable(table.MODEL.name)
     return found
