@@ -1,12 +1,18 @@
 """Which price a metered call is reserved and charged at."""
 
+import subprocess
+import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from routeguard import BudgetExceeded, RouteGuard
 from routeguard.meter import payer
+from routeguard.meter import tariffs as tariffs_module
 from routeguard.meter.tariffs import NAMES_MAX, Tariffs, load_prices
+from routeguard.prices import ModelPrice
 from tests.driver import Client
 from tests.guarding import guarded, parts
 from tests.meter.played import ASYNC, COMPLETION, HI, Caller, calling, whole
@@ -14,6 +20,7 @@ from tests.meter.played import ASYNC, COMPLETION, HI, Caller, calling, whole
 # A server builds its guard before it serves; here guards are built on the loop, where reading a file is an error.
 load_prices()
 
+ROOT = Path(__file__).resolve().parents[2]
 #: gpt-5-mini costs $0.25 and $2 per million tokens, gpt-5 five times that.
 GUARD: dict[str, Any] = {
     "price_in": None,
@@ -109,6 +116,43 @@ async def test_a_missing_count_is_charged_at_the_most_it_can_be() -> None:
     settled = (await charged(caller, {"model": "gpt-5-mini", "max_tokens": 300}))["settled"]
 
     assert settled == "0.000602"
+
+
+@pytest.mark.parametrize(
+    "settings", [GUARD, None], ids=["in a request, a model that is not configured", "a budget of its own"]
+)
+async def test_a_price_is_looked_up_once_and_not_on_the_event_loop(
+    settings: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    find = tariffs_module._find
+
+    def watched(model: str) -> ModelPrice | None:
+        threads.append(threading.get_ident())
+        return find(model)
+
+    monkeypatch.setattr(tariffs_module, "_find", watched)
+    monkeypatch.setattr(payer, "_foreign", Tariffs())
+    caller = Caller(ASYNC, used("gpt-5"), **({} if settings else {"budget": "1/day"}))
+    body = {"model": "gpt-5", "messages": HI, "max_tokens": 200}
+
+    for _ in range(2):
+        await (charged(caller, body) if settings else caller.post(body))
+
+    assert len(threads) == 1
+    assert threads != [threading.get_ident()]
+
+
+def test_a_process_that_has_never_needed_the_table_imports_it_off_the_event_loop(tmp_path: Path) -> None:
+    """With every price from a file nothing imports it at start; then a request calls a model of no file."""
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[mine]\ninput = 100\noutput = 100\n")
+
+    found = subprocess.run(
+        [sys.executable, "-m", "tests.meter.first_call", str(prices)], cwd=ROOT, capture_output=True, text=True
+    )
+
+    assert (found.returncode, found.stdout) == (0, "imported: False\nsettled: 0.001\nimported: True\n"), found.stderr
 
 
 def test_names_that_a_client_chooses_do_not_fill_the_memory() -> None:

@@ -10,9 +10,10 @@ Rules that live here:
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 
 from routeguard.admitted import Admission, Call, NoRoom, admission
 from routeguard.clock import Clock
@@ -134,6 +135,26 @@ def ticket_for(call: ProviderCall, allowance: Allowance | None) -> Ticket:
     return allowance.ticket(call)
 
 
+def price_look_up(call: ProviderCall, allowance: Allowance | None) -> Callable[[], object] | None:
+    """What has to run before `ticket_for` answers at once, and must not run on an event loop; None: nothing."""
+    admitted = admission()
+    if admitted is None:
+        assert allowance is not None, "only what somebody pays for has a price"
+        tariffs = allowance.tariffs
+    elif _is_own_model(_guard_of(admitted), call):
+        return None
+    else:
+        tariffs = _foreign
+    if tariffs.remembers(call.model, dearer_tiers=call.asks_dearer_tier):
+        return None
+    return partial(tariffs.of, call.model, dearer_tiers=call.asks_dearer_tier)
+
+
+def _is_own_model(guard: Guard, call: ProviderCall) -> bool:
+    """Whether the guard was configured with its price. Prices without a model hold for every model."""
+    return guard.rules.body.models is None or guard.tariff.configured_name(call.model) is not None
+
+
 def _guard_of(admitted: Admission) -> Guard:
     guard = admitted.watcher
     assert isinstance(guard, Guard), "a guard admits its requests itself"
@@ -144,8 +165,7 @@ def _in_request(admitted: Admission, call: ProviderCall) -> Ticket:
     guard = _guard_of(admitted)
     observes, cap = guard.rules.observe, guard.tariff.max_output_tokens
     outgoing = write_call(call, default=cap, most=cap, clamps=not observes)
-    # Where the operator gave prices and no model, they hold for every model.
-    is_own_model = guard.rules.body.models is None or guard.tariff.configured_name(call.model) is not None
+    is_own_model = _is_own_model(guard, call)
     tariff = guard.tariff if is_own_model else _foreign.of(call.model, dearer_tiers=call.asks_dearer_tier)
     if tariff is None:
         if not observes:

@@ -10,13 +10,14 @@ from types import ModuleType, new_class
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
 from routeguard.errors import BudgetExceeded
 from routeguard.meter.blocking import run_blocking
 from routeguard.meter.endpoints import Endpoint, endpoint_of
 from routeguard.meter.exchange import Exchange, refusal_body, wraps_exceptions
-from routeguard.meter.payer import Allowance, Ticket, is_paid, passes_unread, refuses, ticket_for
-from routeguard.meter.provider_call import BODY_BYTES_MAX, check_size, read_call
+from routeguard.meter.payer import Allowance, Ticket, is_paid, passes_unread, price_look_up, refuses, ticket_for
+from routeguard.meter.provider_call import BODY_BYTES_MAX, ProviderCall, check_size, read_call
 
 #: Longest wait for a ledger that is to write an ending.
 SETTLE_SECONDS = 2.0
@@ -41,9 +42,11 @@ class AsyncMeteredTransport:
             return await self._inner.handle_async_request(request)
         try:
             request = await _read_async(request, self._library)
-            ticket = _ticket(endpoint, request, self._allowance)
-            if ticket is None:
+            call = _call(endpoint, request)
+            if call is None:
                 return await self._inner.handle_async_request(request)
+            await _look_up_price(call, self._allowance)
+            ticket = ticket_for(call, self._allowance)
             await ticket.payment.reserve()
         except BudgetExceeded as refused:
             return _refuse(request, refused, self._library)
@@ -85,9 +88,10 @@ class MeteredTransport:
             return self._inner.handle_request(request)
         try:
             request = _read(request, self._library)
-            ticket = _ticket(endpoint, request, self._allowance)
-            if ticket is None:
+            call = _call(endpoint, request)
+            if call is None:
                 return self._inner.handle_request(request)
+            ticket = ticket_for(call, self._allowance)
             run_blocking(ticket.payment.ledger, ticket.payment.reserve)
         except BudgetExceeded as refused:
             return _refuse(request, refused, self._library)
@@ -198,10 +202,10 @@ def _stream_class(behaviour: type, byte_stream: type) -> Any:
     return new_class(behaviour.__name__, (behaviour, byte_stream))
 
 
-def _ticket(endpoint: Endpoint, request: Request, allowance: Allowance | None) -> Ticket | None:
-    """What pays for a request whose body has been read; None for one that is no provider call."""
+def _call(endpoint: Endpoint, request: Request) -> ProviderCall | None:
+    """The call in a request whose body has been read; None for what nobody has to pay."""
     try:
-        call = read_call(
+        return read_call(
             endpoint,
             host=request.url.host,
             path=request.url.path,
@@ -212,7 +216,14 @@ def _ticket(endpoint: Endpoint, request: Request, allowance: Allowance | None) -
         if passes_unread():
             return None
         raise
-    return None if call is None else ticket_for(call, allowance)
+
+
+async def _look_up_price(call: ProviderCall, allowance: Allowance | None) -> None:
+    """Find the price of a model that is called for the first time, without holding up the event loop."""
+    look_up = price_look_up(call, allowance)
+    if look_up is not None:
+        # A limiter of its own: the threads of the shared one may all be waiting for calls like this.
+        await anyio.to_thread.run_sync(look_up, limiter=anyio.CapacityLimiter(1))
 
 
 async def _read_async(request: Request, library: ModuleType) -> Request:
