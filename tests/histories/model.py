@@ -30,7 +30,7 @@ BUDGETS = {
 }
 SLOT = Parallel(4, 330 * NANOSECONDS)
 SLOT_OF_CLIENT = Parallel(2, 60 * NANOSECONDS, per_client=True)
-RATES = {"global-1": Rate("global-1", 3, 600 * NANOSECONDS), "client-1": Rate("client-1", 2, 60 * NANOSECONDS)}
+RATES = {"global-1": Rate("global-1", 3, 600 * NANOSECONDS), "client-1": Rate("client-1", 1, 60 * NANOSECONDS)}
 
 
 @dataclass(frozen=True)

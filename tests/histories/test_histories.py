@@ -3,6 +3,7 @@
 `LedgerContract` names what each ledger must do; here nobody chose what happens.
 """
 
+import faulthandler
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -80,4 +81,6 @@ def play(name: str, opens: Callable[[FakeClock, str], Ledger], *, histories: int
         phases=set(settings().phases) - {Phase.explain},
         report_multiple_bugs=False,
     )
+    # To find the shortest history may take longer than a test may, and without it nobody understands the failure.
+    faulthandler.cancel_dump_traceback_later()
     run_state_machine_as_test(machine, settings=asked)
