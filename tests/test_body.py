@@ -64,7 +64,7 @@ def test_any_strict_json_is_accepted(body: str) -> None:
         "[Infinity]",
         "[-Infinity]",
         "[" * (DEPTH_MAX + 1) + "]" * (DEPTH_MAX + 1),
-        "[" * 60_000,
+        "[" * 30_000 + "]" * 30_000,
         '{"a":' * 900 + "1" + "}" * 900,
         "[" + "9" * 5000 + "]",
         '["\\ud800"]',
