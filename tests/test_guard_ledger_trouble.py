@@ -1,5 +1,6 @@
 """A ledger that does not answer: nothing is admitted, nothing breaks, and the status says so."""
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -132,6 +133,32 @@ async def test_a_ledger_that_cannot_keep_money_fails_the_start(app: Any) -> None
 
     assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
     assert "it forgets budgets" in sent[0]["message"]
+
+
+class StopError(Exception):
+    """How hypercorn stops: its `send` raises when it is told that the start has failed."""
+
+
+async def catches_everything(scope: Any, receive: Any, send: Any) -> None:
+    with contextlib.suppress(Exception):
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+
+
+@pytest.mark.parametrize("app", [http_only, Starlette(), catches_everything], ids=["without", "with", "catching"])
+async def test_a_server_that_stops_by_raising_is_not_kept_from_it(app: Any) -> None:
+    guard, ledger = sick_guard(app)
+    ledger.fails = {"check"}
+
+    async def receive() -> Any:
+        return {"type": "lifespan.startup"}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "lifespan.startup.failed":
+            raise StopError(message["message"])
+
+    with pytest.raises(StopError, match="it forgets budgets"):
+        await guard({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
 
 
 async def test_without_a_lifespan_it_refuses_every_guarded_request() -> None:

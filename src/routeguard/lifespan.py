@@ -38,6 +38,8 @@ class Lifespan:
         self._told: set[str] = set()
         #: We, and not the application, have failed the start.
         self._refused = False
+        #: What the server answered our refusal with: hypercorn stops by raising it through the application.
+        self._stop: Exception | None = None
 
     async def run(self, app: App, scope: Scope) -> None:
         """Run the application's lifespan, and answer the server ourselves when it has none."""
@@ -48,6 +50,8 @@ class Lifespan:
                 raise
             # The specification lets an application say by raising that it does not speak lifespan; and one whose
             # start we have failed has nothing more to say.
+        if self._stop is not None:
+            raise self._stop
         if self._told:
             return
         if "lifespan.startup" not in self._asked:
@@ -70,12 +74,22 @@ class Lifespan:
             try:
                 await self._on_startup()
             except ConfigError as error:
-                self._refused = True
-                message = {"type": "lifespan.startup.failed", "message": str(error)}
+                await self._refuse(str(error))
+                return
         elif kind in {"lifespan.shutdown.complete", "lifespan.shutdown.failed"}:
             await self._on_shutdown()
         self._told.add(message["type"])
         await self._send(message)
+
+    async def _refuse(self, text: str) -> None:
+        self._refused = True
+        self._told.add("lifespan.startup.failed")
+        try:
+            await self._send({"type": "lifespan.startup.failed", "message": text})
+        except Exception as error:
+            # Kept, since an application may catch what passes through it, and the server would serve on.
+            self._stop = error
+            raise
 
 
 class Running:

@@ -1,4 +1,4 @@
-"""An application whose guard cannot be built; `test_start_and_stop.py` tries to serve it."""
+"""Applications whose guard cannot be built, or not be opened; `test_start_and_stop.py` tries to serve them."""
 
 from typing import Any
 
@@ -11,6 +11,9 @@ BROKEN: dict[str, Any] = {"paths": ["/chat"], "model": "no-such-model", "budget"
 
 app = FastAPI()
 app.add_middleware(RouteGuard, **BROKEN)
+
+#: Fine until it runs on trio; nothing has to listen there.
+on_trio = RouteGuard(FastAPI(), paths="/chat", price_in=1, price_out=1, ledger="redis://127.0.0.1:1")
 
 
 @app.post("/chat")

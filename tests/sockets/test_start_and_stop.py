@@ -29,6 +29,14 @@ def test_a_broken_configuration_stops_the_server_and_is_printed_whole() -> None:
     assert broken_text() in run.stderr
 
 
+def test_a_ledger_that_cannot_be_used_stops_a_server_that_stops_by_raising() -> None:
+    command = [sys.executable, "-m", "hypercorn", "--worker-class", "trio", "--bind", f"{HOST}:0"]
+    command.append("tests.sockets.broken_app:on_trio")
+    run = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=WAIT_SECONDS)
+
+    assert "ROUTEGUARD_LEDGER: redis:// needs asyncio" in run.stderr
+
+
 def test_without_lifespan_a_broken_configuration_refuses_guarded_requests_and_is_logged() -> None:
     with socket.create_server((HOST, 0)) as listening:
         command = [*UVICORN, "--lifespan", "off", "--fd", str(listening.fileno())]
