@@ -21,6 +21,7 @@ _UNIT_OF: Final[dict[str, WindowUnit]] = {unit: unit for unit in WINDOW_UNITS}
 _AMOUNT = re.compile(r"\$?\s*([0-9]{1,15}(?:\.[0-9]+)?)")
 _SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%")
 _RATE_UNITS = {"second": "1s", "minute": "1m", "hour": "1h", "day": "1d"}
+_QUOTA_MAX = 10**9
 #: Rates live in memory: a longer window would promise what a restart forgets.
 _RATE_WINDOW_NS_MAX = 31 * 86400 * NANOSECONDS
 
@@ -111,6 +112,10 @@ def _cap(entry: str) -> Cap:
     if not slash:
         if _AMOUNT.fullmatch(amount) and not Decimal(amount.lstrip("$ ")):
             return Cap(0, "day")  # nothing is nothing in every window
+        if _is_unlimited(amount):
+            raise ValueError(f"has '{entry}' beside other amounts; write '{UNLIMITED}' alone, or leave it out")
+        if _AMOUNT.fullmatch(amount) is None:
+            raise ValueError(f"has the entry '{entry}', which is not an amount; write for example '5/day'")
         raise ValueError(f"does not say per which window '{entry}' is; write '{amount}/day' or '{amount}/month'")
     unit = _UNIT_OF.get(window.lower())
     if unit is None:
@@ -128,8 +133,10 @@ def _rate(entry: str) -> tuple[int, int]:
     number = whole(quota)
     if not slash or number is None:
         raise ValueError(f"has the entry '{entry}'; write requests per window: '10/minute', '200/day' or '20/30s'")
-    if not 1 <= number <= 10**9:
+    if number < 1:
         raise ValueError(f"allows {quota} requests; write at least 1 (PAUSED=true is what stops everything)")
+    if number > _QUOTA_MAX:
+        raise ValueError(f"allows {quota} requests; write at most {_QUOTA_MAX}, or '{UNLIMITED}'")
     window_ns = duration_text_ns(_RATE_UNITS.get(window.lower(), window))
     if window_ns is None:
         raise ValueError(
