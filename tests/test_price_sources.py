@@ -1,15 +1,18 @@
 """Prices come from the operator or from the table, exactly as written, and never from a guess."""
 
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from routeguard.price_file import LIMITS, RATES
 from routeguard.price_sources import (
     OVERHEAD_TOKENS_UNKNOWN,
     PriceFileError,
@@ -388,6 +391,16 @@ input = 2
 output = 3
 call = 0.5
 """
+
+
+def test_the_price_file_of_the_documentation_can_be_read() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "prices.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+
+    models = read_price_file(example)
+
+    assert list(models) == ["gpt-5-mini", "house/llama-4"]
+    assert all(f"`{key}`" in page for key in (*RATES, *LIMITS, "tiers", "service_tiers"))
 
 
 def test_a_price_file_is_read_to_the_last_digit() -> None:

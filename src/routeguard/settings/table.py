@@ -173,7 +173,7 @@ PRICE_CACHE_WRITE: Final[Setting[Decimal]] = Setting(
     "PRICE_CACHE_WRITE", usd_per_mtok, None, "USD per million input tokens written to a cache.", shown="`PRICE_IN`"
 )
 PRICES: Final[Setting[str]] = Setting(
-    "PRICES", file_text, None, "`@prices.toml`, your own price table: wins over every other source."
+    "PRICES", file_text, None, "`@prices.toml`, [your own price table](prices.md): wins over every other source."
 )
 BUDGET: Final[Setting[tuple[Cap, ...]]] = Setting(
     "BUDGET",
