@@ -171,7 +171,7 @@ def test_a_keyword_that_is_none_lets_the_environment_decide() -> None:
 
 
 def test_an_empty_keyword_is_a_problem() -> None:
-    assert problems(budget="") == ("budget='' is empty; write '5/day' or '5/day, 50/month'",)
+    assert problems(budget="") == ("budget='' (ROUTEGUARD_BUDGET) is empty; write '5/day' or '5/day, 50/month'",)
 
 
 def test_a_setting_that_is_none_in_django_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,10 +292,10 @@ def test_every_problem_is_reported_at_once_and_names_what_was_written() -> None:
         "ROUTEGUARD_TYPO is not known",
         "the keyword tpyo= is not known",
         "ROUTEGUARD_PATHS='api/chat' holds 'api/chat'",
-        "budget='5' does not say per which window",
+        "budget='5' (ROUTEGUARD_BUDGET) does not say per which window",
         "ROUTEGUARD_RATE='10/minuet' has the window 'minuet'",
-        "max_stream='5' is not a duration",
-        "platform='vercell' is not known; did you mean 'vercel'?",
+        "max_stream='5' (ROUTEGUARD_MAX_STREAM) is not a duration",
+        "platform='vercell' (ROUTEGUARD_PLATFORM) is not known; did you mean 'vercel'?",
         "ROUTEGUARD_MODEL='gpt5-mini': 'gpt5-mini' has no known price",
     )
     assert [problem[: len(beginning)] for problem, beginning in zip(found, beginnings, strict=True)] == list(beginnings)
@@ -319,7 +319,7 @@ def test_an_unknown_model_is_a_problem_with_the_nearest_names() -> None:
 def test_one_price_without_the_other_is_a_problem(given: str) -> None:
     (problem,) = problems(**{"price_in": None, "price_out": None, given: "0.25"})
 
-    assert problem.startswith(f"{given}='0.25' without PRICE_")
+    assert problem.startswith(f"{given}='0.25' (ROUTEGUARD_{given.upper()}) without PRICE_")
 
 
 def test_prices_override_those_of_the_model() -> None:
@@ -396,14 +396,18 @@ def test_a_redis_ledger_without_redis_py_names_the_extra(monkeypatch: pytest.Mon
 
 def test_platform_and_client_ip_together_are_a_problem_wherever_they_stand() -> None:
     assert problems({"ROUTEGUARD_CLIENT_IP": "xff:1"}, platform="vercel") == (
-        "platform='vercel' and ROUTEGUARD_CLIENT_IP='xff:1' say the same thing twice; keep one of them",
+        "platform='vercel' (ROUTEGUARD_PLATFORM) and ROUTEGUARD_CLIENT_IP='xff:1' say the same thing twice; "
+        "keep one of them",
     )
 
 
 def test_a_system_prompt_and_its_size_together_are_a_problem_that_does_not_repeat_the_prompt() -> None:
     (problem,) = problems(system_prompt="You are a hunter2", system_prompt_bytes=17)
 
-    assert problem == "system_prompt= and system_prompt_bytes=17 say the same thing twice; keep one of them"
+    assert problem == (
+        "system_prompt= (ROUTEGUARD_SYSTEM_PROMPT) and system_prompt_bytes=17 (ROUTEGUARD_SYSTEM_PROMPT_BYTES) say the "
+        "same thing twice; keep one of them"
+    )
 
 
 @table("types", ["json,multipart", "binary", ["json", "multipart", "binary"]])
@@ -455,7 +459,7 @@ def test_a_budget_that_fits_exactly_the_smallest_call_starts() -> None:
 def test_a_budget_below_the_smallest_call_stops_the_server() -> None:
     (problem,) = problems(budget="0.002535999/day, 5/month", client_budget="unlimited")
 
-    assert "budget='0.002535999/day, 5/month' comes to $0.002535999 per day" in problem
+    assert "budget='0.002535999/day, 5/month' (ROUTEGUARD_BUDGET) comes to $0.002535999 per day" in problem
     assert f"the smallest possible call may cost ${SMALLEST_USD}" in problem
 
 
@@ -560,7 +564,7 @@ def test_an_empty_system_prompt_that_somebody_wrote_is_believed(given: dict[str,
 def test_an_unguarded_websocket_is_warned_about() -> None:
     (warning,) = build(websocket="ignore").warnings
 
-    assert warning == "websocket='ignore': websockets on guarded paths are not guarded."
+    assert warning == "websocket='ignore' (ROUTEGUARD_WEBSOCKET): websockets on guarded paths are not guarded."
 
 
 @table(
@@ -834,7 +838,8 @@ def test_only_other_zones_than_utc_need_a_time_zone_database() -> None:
 
     assert run_python(script).splitlines() == [
         "UTC",
-        "reset_tz='Europe/Berlin' needs the time zone database: pip install tzdata, or write 'UTC'",
+        "reset_tz='Europe/Berlin' (ROUTEGUARD_RESET_TZ) needs the time zone database: pip install tzdata, "
+        "or write 'UTC'",
     ]
 
 

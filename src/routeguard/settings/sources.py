@@ -96,14 +96,17 @@ class Values:
         found = self._found.get(row.name)
         if found is None:
             return PREFIX + row.name
-        return f"{found.written}=" if found.source == "keyword" else found.written
+        return _keyword(row, "") if found.source == "keyword" else found.written
 
     def says(self, row: Setting[object]) -> str:
-        """The setting and its value as written: `ROUTEGUARD_BUDGET='5/day'`; without the value of a secret."""
+        """The setting and its value as written: `budget='5/day' (ROUTEGUARD_BUDGET)`; a secret without its value."""
         found = self._found.get(row.name)
         if found is None:
             return f"{PREFIX}{row.name} ('{row.default}' by default)"
-        return self.name(row) if row.secret else f"{found.written}={_clipped(found.value)}"
+        if row.secret:
+            return self.name(row)
+        value = _clipped(found.value)
+        return _keyword(row, value) if found.source == "keyword" else f"{found.written}={value}"
 
     def text(self, row: Setting[object]) -> str | None:
         """The value as written or by default, `***` for a secret; None when there is none."""
@@ -201,6 +204,11 @@ class Values:
             elif value is not None:
                 found[bare] = Found(value, "django", label)
         return found
+
+
+def _keyword(row: Setting[object], value: str) -> str:
+    # With the variable, by which the documentation calls it.
+    return f"{row.keyword}={value} ({PREFIX}{row.name})"
 
 
 def _django_setting() -> object:
