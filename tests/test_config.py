@@ -422,6 +422,13 @@ def test_media_are_refused_unless_they_have_a_price() -> None:
     assert not build().body_rules.media_allowed
 
 
+def test_the_remedy_for_a_hidden_path_is_another_status_path() -> None:
+    (problem,) = problems(paths="/_routeguard/chat", admin_token="0123456789abcdef")
+
+    assert problem.startswith("ROUTEGUARD_STATUS_PATH ('/_routeguard' by default) would answer instead")
+    assert problem.endswith("for example '/_status'")
+
+
 @table(
     ("paths", "status_path", "hidden"),
     [

@@ -140,6 +140,7 @@ def test_the_provider_decides_the_overhead(name: str, family: str, overhead_toke
         ("gpt-4o-2030-01-01", "gpt-4o-2024-05-13"),
         ("gpt-35-turbo-instruct-foo", "gpt-3.5-turbo-instruct"),
         ("gemini-3.6-flash-lite", "gemini-3.5-flash-lite"),
+        ("anthropi/claude-sonnet-4-5", "anthropic/claude-sonnet-4-5"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(name: str, suggestion: str) -> None:

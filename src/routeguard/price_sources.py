@@ -157,7 +157,14 @@ def served_as(name: str) -> list[str]:
     """Every `provider/name` of those who serve a model by this very name."""
     from genai_prices.data import providers
 
-    return [f"{provider.id}/{name}" for provider, _ in _serving(name.strip().lower(), providers)]
+    wanted = name.strip().lower()
+    _, _, rest = wanted.partition("/")
+    return [
+        f"{provider.id}/{name}"
+        for provider, model in _serving(wanted, providers)
+        # One that knows it without the prefix knows it in spite of the prefix, which names nobody.
+        if not rest or _match(provider.models, rest) is not model
+    ]
 
 
 def _find(wanted: str, providers: "list[table.Provider]") -> "tuple[table.Provider, table.ModelInfo, str] | None":

@@ -79,11 +79,12 @@ def check_status_path(values: Values) -> None:
     if not values.is_given(table.ADMIN_TOKEN):
         return
     status = values[table.STATUS_PATH]
+    free = "/_status" if status.lower().startswith("/_routeguard") else "/_routeguard"
     for path in values.get(table.PATHS) or ():
         if f"{path.rstrip('/')}/".lower().startswith(f"{status}/".lower()):
             values.problem(
                 f"{values.says(table.STATUS_PATH)} would answer instead of the guarded path '{path}'; "
-                "write a path that nothing else uses, for example '/_routeguard'"
+                f"write a path that nothing else uses, for example '{free}'"
             )
 
 
