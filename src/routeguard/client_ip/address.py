@@ -54,7 +54,6 @@ def parse_viewer_address(value: bytes) -> bytes | None:
     if len(value) > ADDRESS_CHARS_MAX:
         return None
     host, _, port = value.decode("latin-1").strip(" \t").rpartition(":")
-    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     return _pack_ipv6(host) if _is_port(port) and _is_ipv6(host) else parse_address(value)
 
 
@@ -127,8 +126,8 @@ def _pack_ipv6(host: str) -> bytes | None:
 
 def _is_ipv6(host: str) -> bool:
     try:
-        socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
-    except (OSError, ValueError):
+        socket.inet_pton(socket.AF_INET6, host)
+    except (OSError, ValueError):  # as in `_pack`
         return False
     return True
 
