@@ -1,6 +1,7 @@
 """What a whole JSON answer is read to."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -196,6 +197,8 @@ def test_a_body_of_exactly_the_largest_size_is_read_and_a_larger_one_is_not_held
         {**CHAT, "error": {"code": 400}},
         {**CHAT, "object": "chat.completion.chunk"},
         {**CHAT, "choices": None},
+        {"choices": ["red"], "usage": CHAT_USAGE},
+        {"choices": [], "usage": CHAT_USAGE},
         {"type": "message", "content": "mine", "usage": FINAL_USAGE},
         {"candidates": ["Ada", "Grace"]},
         {"type": "error", "error": {"type": "not_found_error"}},
@@ -216,6 +219,16 @@ def test_a_body_that_is_not_a_providers_answer_is_not_read(body: object) -> None
 
     assert reader.result(failed=False) is None
     assert not reader.terminal
+
+
+@pytest.mark.parametrize("left_out", [{"model"}, {"object"}, {"model", "object"}])
+def test_a_relay_may_leave_out_the_names_of_a_completion(left_out: set[str]) -> None:
+    whole = _read(CHAT)
+
+    used = _read({name: value for name, value in CHAT.items() if name not in left_out})
+
+    assert whole is not None
+    assert used == (replace(whole, model=None) if "model" in left_out else whole)
 
 
 def test_an_error_or_an_application_s_own_body_is_not_seen_as_a_call() -> None:

@@ -1,6 +1,7 @@
 """What the stream of each dialect is read to, and when it counts."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -181,6 +182,15 @@ def test_azures_first_chunk_without_names_belongs_to_the_stream() -> None:
     first = sse({"choices": [], "created": 0, "id": "", "model": "", "object": "", "prompt_filter_results": []})
 
     assert read(first, *chat_events("a")) == CHAT_READ
+
+
+@pytest.mark.parametrize("left_out", [{"model"}, {"object"}, {"model", "object"}, {"model", "object", "id", "created"}])
+def test_a_relay_may_leave_out_the_names_of_a_chunk(left_out: set[str]) -> None:
+    events = [json.loads(event.removeprefix(b"data: ")) for event in chat_events("a", "b")[:-1]]
+
+    bare = [{name: value for name, value in event.items() if name not in left_out} for event in events]
+
+    assert read(*map(sse, bare), DONE) == (replace(CHAT_READ, model=None) if "model" in left_out else CHAT_READ)
 
 
 def test_a_cost_and_audio_are_read_from_a_stream() -> None:

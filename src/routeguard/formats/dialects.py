@@ -56,16 +56,31 @@ def is_error(name: str, event: Json) -> bool:
 
 
 # OpenAI chat, legacy completions, and all who copy them. Azure opens with an empty `object`, Moonshot leaves it out,
-# Perplexity ends with `chat.completion.done`.
+# Perplexity ends with `chat.completion.done`; a relay that writes chunks of its own leaves out what its page does not
+# read, which is all but the choices.
 _CHUNKS = ("chat.completion.chunk", "chat.completion", "chat.completion.done", "text_completion", "", None)
 
 
 def _is_chunk(event: Json) -> bool:
-    return isinstance(event.get("choices"), list) and event.get("object") in _CHUNKS and "model" in event
+    choices = event.get("choices")
+    if not isinstance(choices, list) or event.get("object") not in _CHUNKS:
+        return False
+    if event.get("object") or "model" in event:
+        return True
+    return _each_has(choices, "delta") if choices else isinstance(event.get("usage"), dict)
 
 
 def _is_completion(body: Json) -> bool:
-    return _is_chunk(body) and body.get("object") in ("chat.completion", "text_completion")
+    choices = body.get("choices")
+    if not isinstance(choices, list):
+        return False
+    if "object" in body:
+        return body["object"] in ("chat.completion", "text_completion")
+    return bool(choices) and _each_has(choices, "message")
+
+
+def _each_has(choices: list[object], name: str) -> bool:
+    return all(isinstance(choice, dict) and isinstance(choice.get(name), dict) for choice in choices)
 
 
 # OpenAI Responses. Its events are many and grow in number; all are `response.<something>`.
