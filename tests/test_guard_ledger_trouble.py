@@ -75,14 +75,34 @@ async def test_nothing_is_admitted_and_the_rate_slot_comes_back(where: str) -> N
     assert (after.status, app.calls) == (200, 1)
 
 
-async def test_observing_passes_without_an_admission() -> None:
+@pytest.mark.parametrize("where", ["refresh", "reserve"])
+async def test_observing_passes_an_application_that_relies_on_its_admission(where: str) -> None:
+    app = reporting(cost_usd="0.01")
+    guard, ledger = sick_guard(app, mode="observe")
+    ledger.fails = {where}
+
+    client = await Client().call(guard)
+    ledger.fails = set()
+
+    assert (client.status, client.complete, client.error) == (200, True, None)
+    assert (await parts(guard))["settled"] == "0"
+
+
+async def test_nothing_moves_money_for_a_request_that_observing_could_not_record() -> None:
     app = Counting()
     guard, ledger = sick_guard(app, mode="observe")
     ledger.fails = {"reserve"}
+    await Client().call(guard)
+    ledger.fails = set()
+    (admission,) = app.admissions
+    assert admission is not None
 
-    client = await Client().call(guard)
+    admission.begin(max_usd="0.02").report(cost_usd="0.03")
+    admission.report({"prompt_tokens": 1, "completion_tokens": 1})
 
-    assert (client.status, app.admissions) == (200, [None])
+    assert (admission.id != "", str(admission.ceiling_usd)) == (True, "0")
+    assert set((await parts(guard)).values()) == {"0", "1"}
+    assert guard._guard.telemetry.counts.admitted == 0
 
 
 async def test_a_preflight_is_answered() -> None:

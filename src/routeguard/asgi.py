@@ -13,7 +13,7 @@ from routeguard.ending import Failure
 from routeguard.errors import ConfigError, Rejected
 from routeguard.guard import Guard
 from routeguard.lifespan import Lifespan, Running, refuse_startup
-from routeguard.observe import observe
+from routeguard.observe import observe, unrecorded
 from routeguard.paths import PathPatterns
 from routeguard.replay import ClientGone, Receive, Replay, Scope, Send
 from routeguard.respond import respond
@@ -158,16 +158,12 @@ class RouteGuard:
             return rejected
         replay = attempt.receive or Replay(receive, [])
         if admission is None:
-            current.set(outer)
-            await self.app(scope, replay, send)
+            admission = outer or unrecorded(guard, attempt)
+            current.set(admission)
+            await self.app(_scope_with(admission, scope), replay, send)
             return None
         attempt.admission = admission
         current.set(admission)
-        state = scope.get("state")
-        if state is None:
-            state = {}
-        state["routeguard"] = admission
-        inner = {**scope, SCOPE_KEY: admission, "state": state}
         left = attempt.ticket.left if attempt.ticket is not None and not is_preflight else None
         tap = Tap(
             send,
@@ -179,13 +175,13 @@ class RouteGuard:
             read_response=self.settings.read_response,
             is_preflight=is_preflight,
         )
-        await self._run(guard, attempt, inner, replay, tap)
+        await self._run(guard, attempt, _scope_with(admission, scope), replay, tap)
         return None
 
     async def _admit(
         self, guard: Guard, attempt: Attempt, receive: Receive, outer: Admission | None, *, is_preflight: bool
     ) -> Admission | None:
-        """Screen and reserve. None: pass without an admission, because observing met a sick ledger or a bug."""
+        """Screen and reserve. None: pass with nothing reserved, because observing met a sick ledger or a bug."""
         observing = guard.rules.observe
         try:
             if is_preflight:
@@ -345,6 +341,15 @@ def _paths_of(keywords: "SettingsKeywords") -> list[str]:
     paths = keywords.get("paths") or os.environ.get("ROUTEGUARD_PATHS") or "**"
     listed = paths.split(",") if isinstance(paths, str) else map(str, paths)
     return [path.strip() for path in listed if path.strip()] or ["**"]
+
+
+def _scope_with(admission: Admission, scope: Scope) -> Scope:
+    """The scope as the application gets it. Its state stays the same object, which lifespan and frameworks share."""
+    state = scope.get("state")
+    if state is None:
+        state = {}
+    state["routeguard"] = admission
+    return {**scope, SCOPE_KEY: admission, "state": state}
 
 
 def _is_preflight(scope: Scope) -> bool:

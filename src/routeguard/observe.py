@@ -1,17 +1,21 @@
 """The observe mode: every request passes, and what enforcing would have refused is counted.
 
 Money is reserved and settled as in `enforce`, also past the cap. A body that is too large or not readable passes
-untouched and is counted at `MAX_BODY`. Pause and the edge secret still refuse.
+untouched and is counted at `MAX_BODY`. Pause and the edge secret still refuse. Where the ledger does not answer, the
+request passes unrecorded.
 """
 
 from collections.abc import Callable
 
+from routeguard.admitted import Admission
 from routeguard.attempt import Attempt
 from routeguard.body import check_headers
+from routeguard.clients import UNKNOWN
 from routeguard.errors import Rejected
 from routeguard.guard import Guard
-from routeguard.policy import NANOSECONDS
+from routeguard.policy import NANOSECONDS, Reservation
 from routeguard.replay import BodyTooLarge, Receive, Replay, read_body
+from routeguard.usage import Usage
 
 
 async def observe(guard: Guard, attempt: Attempt, receive: Receive) -> None:
@@ -53,6 +57,31 @@ async def observe(guard: Guard, attempt: Attempt, receive: Receive) -> None:
         guard.check_body(attempt, body, head)
     except Rejected as rejected:
         _note(guard, attempt, rejected)
+
+
+def unrecorded(guard: Guard, attempt: Attempt) -> Admission:
+    """An admission that no ledger knows of: the application reports into it as always, and nothing is charged.
+
+    It is what observing passes a request with when nothing could be reserved. With none at all, an application that
+    relies on its admission would fail for the ledger's sake.
+    """
+    return Admission(
+        Reservation(attempt.id, 0, "released"),
+        client=attempt.client or UNKNOWN,
+        path=attempt.path,
+        request_id=attempt.request_id,
+        namespace=guard.rules.namespace,
+        calls_per_request=guard.rules.calls_per_request,
+        price=_nothing,
+        watcher=guard,
+        input_bytes=attempt.input_bytes,
+        wall_ns=guard.clock.wall_ns(),
+        exempt=attempt.exempt,
+    )
+
+
+def _nothing(usage: Usage, admission: Admission, *, model: str | None) -> int:
+    return 0
 
 
 def _try(guard: Guard, attempt: Attempt, check: Callable[[], None]) -> None:
