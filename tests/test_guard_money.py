@@ -204,6 +204,15 @@ async def test_only_release_statuses_release(status: int, found: dict[str, str])
     assert await ending(guard) == found
 
 
+@pytest.mark.parametrize(("usage", "charged"), [(USAGE, "settled"), (None, "kept")])
+async def test_no_status_releases_once_a_provider_was_seen(usage: dict[str, int] | None, charged: str) -> None:
+    guard = guarded(stream_app(chat_chunks(usage=usage), status=404))
+
+    await Client().call(guard)
+
+    assert list(await ending(guard)) == [charged]
+
+
 async def test_nothing_sent_releases() -> None:
     guard = guarded(reporting(before=lambda admission: admission.nothing_sent()))
 

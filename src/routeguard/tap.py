@@ -117,10 +117,10 @@ class Tap:
         await self.end(None, complete=True)
 
     def _start(self, message: Message) -> Message:
-        self.status = status = message["status"]
+        self.status = message["status"]
         self._attempt.response_started = True
         headers = list(message.get("headers", ()))
-        if self._read_response != "none" and status < 300:
+        if self._read_response != "none":
             self._reader = answer_reader(
                 headers, read_bodies=self._read_response == "all", body_bytes_max=READ_BYTES_MAX
             )
