@@ -58,7 +58,7 @@ def _check_bill(world: "World") -> None:
         if world.has_lost and _is_past(world, name):
             continue
         parts = data.accounts.get(name, [0] * 5)
-        if amount > sum(parts[:OVERRUN]) + world.known_loss[name]:
+        if amount > sum(parts[:OVERRUN]) + world.lost(name):
             raise Broken(f"{name}: billed {amount}, and the counter is {parts}")
 
 

@@ -64,9 +64,12 @@ class World:
         self.clients_max = self.rng.choice((10_000, 10_000, 10_000, 5))
         self.has_lost = False
         self.known_loss: dict[str, int] = defaultdict(int)
-        #: Charged when the store was emptied, and who knew of the ledger and has not raised it yet.
+        #: Charged when the store was emptied, who knew of it and has not raised it yet, and what others raised it to.
         self.charged_at_loss: dict[str, int] = {}
         self.to_raise: set[str] = set()
+        self.raised_to: dict[str, int] = {}
+        #: Of what was charged, what nobody alive had seen.
+        self.unwitnessed: dict[str, int] = defaultdict(int)
         self.longest_decision = 0.0
         self.is_over = False
         self.admitted = 0
@@ -185,16 +188,24 @@ class World:
         self._note_switch(None)
 
     def _count_unwitnessed(self) -> None:
-        """What the store held when it was emptied, and nobody alive has seen."""
-        if not self.to_raise and not self.charged_at_loss:
-            return
-        seen: dict[str, int] = defaultdict(int)
-        for worker in self.workers.values():
-            for counter, start, kind, known in worker.ledger._store.knowledge.highest():
-                name = f"{counter}|{start}|{kind}"
-                seen[name] = max(seen[name], known.highest_nanousd)
+        """What the store held when it was emptied, and nobody has raised or could still raise it to.
+
+        Whoever came to know the ledger after that has seen none of it, whatever it knows of what came since.
+        """
+        seen = dict(self.raised_to)
+        for name in self.to_raise:
+            for field_name, nanousd in self._seen_by(name):
+                seen[field_name] = max(seen.get(field_name, 0), nanousd)
         for name, charged in self.charged_at_loss.items():
-            self.known_loss[name] = max(self.known_loss[name], charged - seen[name])
+            self.unwitnessed[name] = max(self.unwitnessed[name], charged - seen.get(name, 0))
+
+    def _seen_by(self, worker: str) -> list[tuple[str, int]]:
+        highest = self.workers[worker].ledger._store.knowledge.highest()
+        return [(f"{counter}|{start}|{kind}", known.highest_nanousd) for counter, start, kind, known in highest]
+
+    def lost(self, name: str) -> int:
+        """What the counter may be short of: what nobody alive had seen, and what a loss has swallowed since."""
+        return self.known_loss[name] + self.unwitnessed[name]
 
     async def _calm(self) -> None:
         network, server = self.network, self.server
@@ -228,6 +239,9 @@ class World:
             self._note_debit(int(arguments[3]), answer[7::3])
         elif script == "restore" and status == "ok":
             self.to_raise.discard(worker)
+            for place in range(13, 13 + 6 * int(arguments[12]), 6):
+                name, highest = arguments[place], int(arguments[place + 4])
+                self.raised_to[name] = max(self.raised_to.get(name, 0), highest)
         self._note_switch(worker if script == "pause" and not (self.has_lost and self.loss == "behind") else None)
 
     def _note_switch(self, worker: str | None) -> None:
