@@ -261,7 +261,10 @@ class Store:
             looking = loop.create_task(coroutine, context=contextvars.Context())
             looking.add_done_callback(_take_note)
             self._looking = {loop: looking, **{known: kept for known, kept in self._looking.items() if not kept.done()}}
-        return await asyncio.shield(looking)
+        # Whoever is cancelled leaves it to the others. Not with `shield`: from Python 3.14 on, a failure that nobody
+        # waits for any more would then be in the log of the loop.
+        await asyncio.wait([looking])
+        return looking.result()
 
     async def _greet(self, session: Session) -> None:
         """Find or found the ledger, before this process asks its first question."""
