@@ -3,8 +3,8 @@
 The floor is the same load with transactions in which nothing is read or written: the same processes, event loops,
 threads and file lock. What it takes is the machine's; a ledger can only come near it.
 
-The pace is kept by arrivals at random moments, whatever the answers do, so that a slow one is not hidden by the
-requests it holds up. Every reservation is settled at once, so that the file sees twice as many operations.
+The pace is kept by arrivals at random moments, and a reservation takes from there to its answer. Each is settled at
+once, so that the file sees twice as many operations.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from arrivals import at_random_moments
 from measure import Row, duration, machine, print_table, verdict
 
 from routeguard.clock import SystemClock
@@ -45,7 +46,7 @@ FLOOR, ONE, ALL = "the floor: nothing", "a budget and a slot", "two budgets, two
 
 
 async def pair(ledger: SqliteLedger, number: str, client: str, *, all_claims: bool) -> int:
-    """Reserve and settle. Returns the nanoseconds until the reservation was answered, with a refusal or without."""
+    """Reserve and settle. Returns when the reservation was answered, with a refusal or without."""
     money = [Claim(DAY, "", AMOUNT)]
     slots = [Claim(PARALLEL, "", 1)]
     rates = []
@@ -53,16 +54,15 @@ async def pair(ledger: SqliteLedger, number: str, client: str, *, all_claims: bo
         money.append(Claim(CLIENT_DAY, client, AMOUNT))
         slots.append(Claim(CLIENT_PARALLEL, client, 1))
         rates = [Claim(GLOBAL_RATE, "", 1), *[Claim(rate, client, 1) for rate in RATES]]
-    begun = time.perf_counter_ns()
     try:
         reservation = await ledger.reserve(number, money=money, slots=slots, rates=rates)
     except (Refused, LedgerUnavailable):
-        return time.perf_counter_ns() - begun
-    took = time.perf_counter_ns() - begun
+        return time.monotonic_ns()
+    answered_ns = time.monotonic_ns()
     # A settlement that comes too late is written all the same.
     with suppress(LedgerUnavailable):
         await ledger.settle(reservation, state="settled", settled_nanousd=AMOUNT // 2, kept_nanousd=0)
-    return took
+    return answered_ns
 
 
 class NothingToDo:
@@ -75,16 +75,15 @@ class NothingToDo:
 
 async def floor_pair(writer: Writer, book: NothingToDo) -> int:
     """As `pair`, with nothing in it."""
-    begun = time.perf_counter_ns()
-    took = 0
+    answered_ns = 0
     for _ in range(2):
         operation = Operation(book, lambda _: None, seconds=1.0)
         operation.expect()
         writer.submit(operation)
         with suppress(LedgerUnavailable):
             await operation.wait(1.0)
-        took = took or time.perf_counter_ns() - begun
-    return took
+        answered_ns = answered_ns or time.monotonic_ns()
+    return answered_ns
 
 
 def open_file(folder: str, synchronous: str = "normal") -> SqliteLedger:
@@ -118,26 +117,18 @@ async def at_pace(folder: str, per_second: float, seed: int, *, claims: str) -> 
     ledger, book = open_file(folder), NothingToDo()
     writer = writer_of(str(Path(folder) / "bench.db"), "normal")
 
-    async def one(number: int) -> None:
+    async def arrive(number: int, moment_ns: int) -> None:
         if claims == FLOOR:
-            took.append(await floor_pair(writer, book))
-            return
-        client = f"{rng.randrange(CLIENTS):016x}"
-        took.append(await pair(ledger, f"{seed}-{number}", client, all_claims=claims == ALL))
+            answered_ns = await floor_pair(writer, book)
+        else:
+            client = f"{rng.randrange(CLIENTS):016x}"
+            answered_ns = await pair(ledger, f"{seed}-{number}", client, all_claims=claims == ALL)
+        took.append(answered_ns - moment_ns)
 
     while not ledger.healthy or not ledger.client_salt:
         with suppress(LedgerUnavailable):  # the others are at it already
             await ledger.refresh()
-    begun = due = time.perf_counter()
-    async with asyncio.TaskGroup() as group:
-        for number in itertools.count():
-            due += rng.expovariate(per_second)
-            if due > begun + SECONDS:
-                break
-            wait = due - time.perf_counter()
-            if wait > 0:
-                await asyncio.sleep(wait)
-            group.create_task(one(number))
+    await at_random_moments(per_second, SECONDS, seed, arrive)
     await ledger.aclose()
     return took
 
