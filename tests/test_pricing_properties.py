@@ -1,7 +1,6 @@
 """Whatever prices and usage look like: costs are exact, and no call within its bounds costs more than its ceiling."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from fractions import Fraction
 from math import ceil
 from random import Random
@@ -11,16 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routeguard.prices import NS_PER_DAY, NS_PER_SECOND, Era, ModelPrice, Price, Rates, Schedule
-from routeguard.pricing import Tariff
 from routeguard.usage import Usage
-
-NOW = int(datetime(2026, 11, 30, 12, tzinfo=UTC).timestamp()) * NS_PER_SECOND
-
-
-def tariff(*models: ModelPrice, **settings: Any) -> Tariff:
-    """A tariff of a guard whose other settings are the defaults of the package."""
-    defaults = {"max_output_tokens": 1_000, "body_bytes_max": 64_000, "stream_seconds_max": 300}
-    return Tariff(models, **(defaults | settings))
+from tests.tariffs import NOW, tariff
 
 
 def cost(one: Rates, usage: Usage) -> int:
