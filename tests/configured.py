@@ -1,4 +1,4 @@
-"""Settings that are complete without the table of models, what is wrong with others, and what is in them."""
+"""Settings as tests build them, complete without the table of models, and the words that tests about them share."""
 
 import os
 import subprocess
@@ -12,7 +12,9 @@ import pytest
 from routeguard.config import Settings
 from routeguard.errors import ConfigError
 from routeguard.money import NANOUSD_PER_USD
+from routeguard.policy import NANOSECONDS
 
+SECOND = NANOSECONDS
 USD = NANOUSD_PER_USD
 
 #: `"1"` and `1` are different rows.
