@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from routeguard.admitted import Call, NoRoom
-from tests.test_admitted import CEILING, Ear, admitted, ended, tokens
+from tests.admissions import CEILING, Ear, admitted, ended, tokens
 
 
 def begun(found: Call | NoRoom | None) -> Call:
