@@ -1,6 +1,7 @@
 """A guard around a small application, priced so that every ceiling is exactly ten cents."""
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from routeguard import Admission, RouteGuard
@@ -12,6 +13,7 @@ from tests.driver import App, stream_app
 #: $0 per input token and $100 per million output tokens, 1000 of them at most: a ceiling of $0.10 for any request.
 TEN_CENTS: Any = {"price_in": 0, "price_out": 100, "max_output_tokens": 1000, "system_prompt_bytes": 0}
 CEILING = 100_000_000
+USAGE = {"prompt_tokens": 10, "completion_tokens": 100, "total_tokens": 110}
 
 
 class Counting:
@@ -44,6 +46,14 @@ async def parts(guard: RouteGuard) -> dict[str, str]:
     assert guard._status is not None
     status: Any = await guard._status.status()
     return {name.removesuffix("_usd"): status["budgets"][0][name] for name in status["budgets"][0] if "_usd" in name}
+
+
+async def ending(guard: Any) -> dict[str, str]:
+    """The parts of the day's budget that are not zero, `remaining` and `limit` left out."""
+    found = await parts(guard)
+    total = sum(Decimal(found[name]) for name in ("settled", "open", "kept", "orphaned", "remaining"))
+    assert total == Decimal(found["limit"]), "the parts explain the counter"
+    return {name: value for name, value in found.items() if value != "0" and name not in {"remaining", "limit"}}
 
 
 async def in_flight(guard: RouteGuard) -> int:
