@@ -42,6 +42,17 @@ def cost(one: ModelPrice, usage: Usage, *, input_bytes: int = 0, wall_ns: int = 
     return nanousd
 
 
+def usd(rate: int, per: int) -> Fraction:
+    """USD per million tokens of a rate."""
+    return Fraction(rate, per * 1_000)
+
+
+def rates_of(model: ModelPrice, *, wall_ns: int = NOW, input_tokens: int = 0, tier: str | None = None) -> Rates:
+    schedule = model.standard if tier is None else model.service_tiers[tier]
+    price, _ = schedule.at(wall_ns)
+    return price.at(input_tokens)
+
+
 SONNET = model("claude-3-7-sonnet", input="3", output="15", cached_input="0.3", cache_write="3.75", cache_write_1h="6")
 GPT_4O = replace(
     model("gpt-4o", input="2.5", output="10", cached_input="1.25", web_search="0.01"),
