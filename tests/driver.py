@@ -7,7 +7,7 @@ from typing import Any
 from routeguard.replay import Message
 from routeguard.testing.driver import App, CancelAt, Client
 
-__all__ = ["App", "CancelAt", "Client", "Message", "chat_chunks", "stream_app"]
+__all__ = ["App", "CancelAt", "Client", "Message", "chat_chunks", "lifespan", "stream_app"]
 
 
 def chat_chunks(words: int = 3, *, usage: Mapping[str, Any] | None = None, done: bool = True) -> list[bytes]:
@@ -37,3 +37,18 @@ def stream_app(chunks: Iterable[bytes], *, content_type: bytes = b"text/event-st
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     return app
+
+
+async def lifespan(app: Any) -> list[Any]:
+    """What an application sends when it is started and then stopped."""
+    sent: list[Any] = []
+    messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+    return sent

@@ -41,6 +41,11 @@ def guarded(app: App, *, clock: FakeClock | None = None, **settings: Any) -> Rou
     return guard
 
 
+async def status_of(guard: RouteGuard) -> Any:
+    assert guard._status is not None
+    return await guard._status.status()
+
+
 async def parts(guard: RouteGuard) -> dict[str, str]:
     """The first budget as the status shows it."""
     assert guard._status is not None

@@ -10,9 +10,8 @@ from routeguard.errors import ConfigError
 from routeguard.ledgers.memory import MemoryLedger
 from routeguard.policy import LedgerUnavailable
 from routeguard.testing import FakeClock
-from tests.driver import Client
+from tests.driver import Client, lifespan
 from tests.guarding import Counting, guarded, parts, reporting
-from tests.test_guard_modes import lifespan
 
 
 class Sick(MemoryLedger):

@@ -1,0 +1,94 @@
+"""Where a guard may stand: in another guard, on a single route, in a mounted application."""
+
+import itertools
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Mount, Route
+
+import routeguard
+from routeguard import RouteGuard
+from tests.driver import Client, stream_app
+from tests.guarding import TEN_CENTS, Counting, guarded, parts
+
+#: For namespaces that are used once: counters outlive the guard.
+NUMBERS = itertools.count()
+
+
+async def test_a_second_guard_of_the_same_namespace_is_skipped_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = Counting()
+    inner = guarded(app)
+    outer = guarded(inner)
+
+    for _ in range(3):
+        await Client().call(outer)
+
+    assert app.calls == 3
+    assert (await parts(outer))["kept"] == "0.3"
+    assert (await parts(inner))["kept"] == "0"
+    assert [record.message for record in caplog.records if "second RouteGuard" in record.message] != []
+    assert sum("second RouteGuard" in record.message for record in caplog.records) == 1
+
+
+async def test_guards_of_two_namespaces_both_reserve_and_the_innermost_is_the_admission() -> None:
+    found: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        found.append(routeguard.admission())
+        found.append(routeguard.admission(scope))
+        await stream_app([])(scope, receive, send)
+
+    inner = guarded(app, namespace="inner")
+    outer = guarded(inner)
+
+    await Client().call(outer)
+
+    assert found[0] is found[1]
+    assert found[0].namespace == "inner"
+    assert (await parts(outer))["kept"] == (await parts(inner))["kept"] == "0.1"
+
+
+async def test_guards_of_one_namespace_share_their_counters() -> None:
+    settings: Any = {
+        **TEN_CENTS,
+        "budget": "0.15/day",
+        "client_budget": "unlimited",
+        "namespace": f"shared-{next(NUMBERS)}",
+        "environ": {},
+    }
+    one = RouteGuard(Counting(), paths=["/a"], **settings)
+    two = RouteGuard(Counting(), paths=["/b"], **settings)
+
+    first = await Client(path="/a").call(one)
+    second = await Client(path="/b").call(two)
+
+    assert (first.status, second.status, second.reason) == (200, 503, "budget_exhausted")
+
+
+async def test_a_single_route_and_a_mounted_application_are_guarded() -> None:
+    middleware: Any = [Middleware(RouteGuard, paths="**", namespace="single-route", environ={}, **TEN_CENTS)]
+
+    async def endpoint(request: Any) -> Any:
+        raise AssertionError("not called")
+
+    route = Route("/ask", endpoint, methods=["POST"], middleware=middleware)
+    mount = Mount("/sub", app=Starlette(routes=[Route("/ask", endpoint, methods=["POST"])], middleware=middleware))
+    app = Starlette(routes=[route, mount])
+
+    clients = [await Client(path=path, body=[b"{"]).call(app) for path in ("/ask", "/sub/ask")]
+
+    assert [client.reason for client in clients] == ["bad_request"] * 2
+
+
+async def test_the_servers_scope_is_not_changed() -> None:
+    client = Client()
+    scope = client.scope()
+    before = {key: value for key, value in scope.items() if key != "state"}
+
+    await guarded(Counting())(scope, client.receive, client.send)
+
+    assert {key: value for key, value in scope.items() if key != "state"} == before

@@ -1,0 +1,95 @@
+"""The start of a guard: lifespan, the start line, and a configuration that cannot be used."""
+
+import logging
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from routeguard import ConfigError, RouteGuard
+from tests.driver import Client, lifespan, stream_app
+from tests.guarding import Counting, guarded
+
+
+async def test_a_broken_configuration_fails_the_start_under_add_middleware() -> None:
+    for app in (FastAPI(), Starlette()):
+        app.add_middleware(RouteGuard, paths=["/chat"], budget="much", environ={})
+
+        sent = await lifespan(app)
+
+        assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
+        assert "BUDGET" in sent[0]["message"] or "budget" in sent[0]["message"]
+        assert "much" in sent[0]["message"]
+
+
+async def test_without_a_lifespan_a_broken_configuration_refuses_every_guarded_request() -> None:
+    app = Starlette(routes=[Route("/chat", stream_app, methods=["POST"])])
+    app.add_middleware(RouteGuard, paths=["/chat"], budget="much", environ={})
+
+    client = await Client().call(app)
+
+    assert (client.status, client.reason) == (503, "guard_unavailable")
+
+
+async def test_a_broken_configuration_leaves_other_paths_alone() -> None:
+    async def page(request: Any) -> PlainTextResponse:
+        return PlainTextResponse("hello")
+
+    app = Starlette(routes=[Route("/other", page)])
+    app.add_middleware(RouteGuard, paths=["/chat"], budget="much", environ={})
+
+    assert (await Client(method="GET", path="/other", body=[]).call(app)).status == 200
+    assert (await Client(path="//chat/").call(app)).status == 503
+
+
+async def test_built_by_hand_a_broken_configuration_raises() -> None:
+    with pytest.raises(ConfigError, match="much"):
+        RouteGuard(Counting(), paths=["/chat"], budget="much", environ={})
+
+
+async def test_the_guard_answers_lifespan_for_an_application_without_one() -> None:
+    async def http_only(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            raise ValueError("Django can only handle ASGI/HTTP connections")
+
+    sent = await lifespan(guarded(http_only))
+
+    assert [message["type"] for message in sent] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+async def test_a_failing_start_of_the_application_stays_its_own() -> None:
+    async def failing(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": "no database"})
+        raise RuntimeError("no database")
+
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "lifespan.startup"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    with pytest.raises(RuntimeError, match="no database"):
+        await guarded(failing)({"type": "lifespan"}, receive, send)
+
+    assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
+
+
+async def test_the_start_line_is_said_once(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "routeguard")
+    guard = guarded(Counting())
+
+    await Client().call(guard)
+    await Client().call(guard)
+
+    said = [record.message for record in caplog.records if record.message.startswith("routeguard: ")]
+    assert len(said) == 1
+    assert "/chat" in said[0]
+    assert "$1.00/day" in said[0]
