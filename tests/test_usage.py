@@ -7,7 +7,7 @@ from types import MappingProxyType, SimpleNamespace
 import pytest
 
 from routeguard.usage import Usage, usage_from
-from routeguard.usage.normal_form import larger, normal_form, total
+from routeguard.usage.normal_form import normal_form
 
 #: Shape → (input, cached, written briefly, written for an hour, output, reasoning). The first rows are public reports
 #: of bills that were computed wrongly.
@@ -376,64 +376,3 @@ def test_what_an_answer_says_of_itself_stays_whether_or_not_it_took_several_pass
 )
 def test_counts_of_any_dialect_become_one_usage(counts: dict[str, int], used: Usage) -> None:
     assert normal_form(counts) == used
-
-
-ONE = Usage(
-    input_tokens=1000,
-    output_tokens=500,
-    cached_input_tokens=1,
-    cache_write_tokens=20,
-    cache_write_1h_tokens=3,
-    reasoning_tokens=40,
-    input_audio_tokens=5,
-    output_audio_tokens=60,
-    web_searches=7,
-)
-OTHER = Usage(
-    input_tokens=2000,
-    output_tokens=400,
-    cached_input_tokens=10,
-    cache_write_tokens=2,
-    cache_write_1h_tokens=30,
-    reasoning_tokens=4,
-    input_audio_tokens=50,
-    output_audio_tokens=6,
-    web_searches=70,
-)
-
-
-def test_a_total_adds_each_count_up() -> None:
-    assert total([ONE, OTHER]) == Usage(
-        input_tokens=3000,
-        output_tokens=900,
-        cached_input_tokens=11,
-        cache_write_tokens=22,
-        cache_write_1h_tokens=33,
-        reasoning_tokens=44,
-        input_audio_tokens=55,
-        output_audio_tokens=66,
-        web_searches=77,
-    )
-
-
-def test_the_larger_of_two_is_the_larger_of_each_count() -> None:
-    assert larger(ONE, OTHER) == Usage(
-        input_tokens=2000,
-        output_tokens=500,
-        cached_input_tokens=10,
-        cache_write_tokens=20,
-        cache_write_1h_tokens=30,
-        reasoning_tokens=40,
-        input_audio_tokens=50,
-        output_audio_tokens=60,
-        web_searches=70,
-    )
-
-
-def test_a_total_of_counts_that_nobody_reported_is_unknown_and_not_zero() -> None:
-    only_in, only_out = Usage(input_tokens=3), Usage(output_tokens=4)
-
-    assert total([]) == Usage()
-    assert total([only_in]) == only_in
-    assert total([only_out]) == only_out
-    assert total([only_in, only_out]) == larger(only_in, only_out) == Usage(input_tokens=3, output_tokens=4)
