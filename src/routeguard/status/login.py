@@ -6,7 +6,8 @@ Rules that live here:
   for all processes, and nothing is stored for it.
 - Wrong tokens are limited for each client and for everybody together. Beyond the limit the right one is refused like
   a wrong one; who has a cookie stays in.
-- A cookie alone does not steer: browsers say where a request comes from, and it must be this very site.
+- A cookie does not steer for a page of another site: browsers say where a request comes from, and whoever says nothing
+  is none.
 """
 
 import hmac
@@ -105,18 +106,20 @@ class Login:
         return self._clock.wall_ns() // NANOSECONDS
 
 
-def is_same_site(scope: "Scope") -> bool:
-    """Whether a browser says that a page of this very site sent the request.
+def is_cross_site(scope: "Scope") -> bool:
+    """Whether a browser says that a page of another site sent the request.
 
     `Sec-Fetch-Site` is the browser's own word, and no script can set it
     (https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header). Browsers without it send an `Origin` with a POST.
+    Who sends neither is a program that was given the cookie, as Go's `http.CrossOriginProtection` takes it too; what a
+    browser older than both would send for another site, `SameSite` leaves without its cookie.
     """
     headers: dict[bytes, str] = {name: value.decode("latin-1") for name, value in scope["headers"]}
     fetch_site = headers.get(b"sec-fetch-site")
     if fetch_site is not None:
-        return fetch_site == "same-origin"
+        return fetch_site != "same-origin"
     origin, host = headers.get(b"origin"), headers.get(b"host")
-    return origin is not None and host is not None and origin.partition("://")[2].lower() == host.lower()
+    return origin is not None and (host is None or origin.partition("://")[2].lower() != host.lower())
 
 
 def _set_cookie(value: str, max_age: int, scope: "Scope") -> str:

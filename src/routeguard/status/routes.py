@@ -17,7 +17,7 @@ from routeguard.policy import LedgerUnavailable
 from routeguard.replay import BodyTooLarge, ClientGone, read_body
 from routeguard.status.exposition import MULTIPROCESS_DIR, Exposition, Gauges, is_installed
 from routeguard.status.live import LiveNumbers
-from routeguard.status.login import Login, is_same_site
+from routeguard.status.login import Login, is_cross_site
 from routeguard.status.page import FILES, login_form, static
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class StatusRoutes:
         return Response(body, headers={"Content-Type": content_type, **NO_STORE})
 
     async def _steer(self, route: str, scope: "Scope", proof: "Proof | None") -> Response:
-        if proof == "cookie" and not is_same_site(scope):
+        if proof == "cookie" and is_cross_site(scope):
             return _error(403, "cross_site", "A page of another site cannot steer this one.")
         paused = route == "/pause"
         try:
