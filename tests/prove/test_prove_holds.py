@@ -44,6 +44,8 @@ def verdicts(done: Proof) -> dict[str, str]:
         {"client_ip": "forwarded:2", "unknown_client": "reject"},
         {"client_ip": "ranges:10.0.0.0/8,192.168.0.0/16", "budget_status": 429},
         {"platform": "heroku", "on_failure": "exact", "no_call": "release", "calls_per_request": 3},
+        {"calls_per_request": 3, "extra_input_bytes": 100, "max_clients": 1, "admin_token": "0123456789abcdef"},
+        {"body_types": "json, binary, multipart", "media_usd": "0.01", "websocket": "ignore", "status_path": "/ops"},
         {"read_response": "none", "budget": "unlimited", "mode": "observe", "paused": True},
         {"read_response": "all", "budget": "20/total", "rate": "1/day", "max_parallel": 1, "processes": 4},
         {"methods": "GET", "max_body": "512", "max_input_chars": 20, "body_types": "text"},

@@ -13,6 +13,7 @@ from routeguard.cli.prove.findings import Findings, NotRun
 from routeguard.cli.prove.stage import Bench, Stage
 from routeguard.cli.prove.waiting import wait_until
 from routeguard.money import ceil_div
+from routeguard.policy import Claim, Refused
 from routeguard.testing.driver import CancelAt
 from routeguard.testing.scripted import Script
 
@@ -32,15 +33,18 @@ async def failure(stage: Stage, found: Findings) -> None:
     chat = stage.chat()
     async with stage.bench(chat) as bench:
         each, kept = _of_a_failure(stage, bench), 0
+        # The application passes a stream that breaks off on and returns: nothing failed that anybody could see, and
+        # its one begun call is kept.
+        begun = ceil_div(stage.ceiling, bench.settings.calls_per_request)
         failures = {
-            "a broken stream": (Script(words=5, fail_after=2), None),
-            "an exception": (Script(words=5), RuntimeError("a bug of the application")),
-            "a 500": (Script(status=500), None),
+            "a broken stream": (Script(words=5, fail_after=2), None, begun),
+            "an exception": (Script(words=5), RuntimeError("a bug of the application"), each),
+            "a 500": (Script(status=500), None, each),
         }
-        for name, (chat.script, chat.raises) in failures.items():
+        for name, (chat.script, chat.raises, expected) in failures.items():
             await bench.ask()
             before, kept = kept, (await bench.quiet()).kept_nanousd
-            found.money(f"kept for {name}", expected=each, seen=kept - before)
+            found.money(f"kept for {name}", expected=expected, seen=kept - before)
         if bench.settings.on_failure == "keep":
             chat.begins = False
             await bench.ask()
@@ -110,7 +114,7 @@ async def crash(stage: Stage, found: Findings) -> None:
     """Nobody ends the request: after its lease the slot is back, its money is not, and a late ending still counts."""
     chat = stage.chat()
     chat.gate = anyio.Event()
-    async with stage.bench(chat, max_parallel=1, budget=stage.ceilings(2)) as bench:
+    async with stage.bench(chat, max_parallel=1, budget=stage.ceilings(1)) as bench:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bench.ask)
             await _called(chat)
@@ -122,6 +126,7 @@ async def crash(stage: Stage, found: Findings) -> None:
             balance = await bench.until(orphaned)
             found.equal("slots held after the lease", expected=0, seen=await bench.ledger.in_flight())
             found.money("orphaned", expected=stage.ceiling, seen=balance.orphaned_nanousd)
+            found.true("no room beside it", otherwise=await _finds_room(stage, bench))
             chat.gate.set()
         balance = await bench.quiet()
         bill = bench.bill(chat)
@@ -139,7 +144,7 @@ async def midnight(stage: Stage, found: Findings) -> None:
     start = datetime.fromtimestamp(end - SECONDS_TO_MIDNIGHT, UTC)
     chat = stage.chat()
     chat.gate = anyio.Event()
-    async with stage.bench(chat, start=start, budget=stage.ceilings(2)) as bench:
+    async with stage.bench(chat, start=start, budget=stage.ceilings(4)) as bench:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bench.ask)
             await _called(chat)
@@ -152,6 +157,30 @@ async def midnight(stage: Stage, found: Findings) -> None:
             what = f"in the {'new' if is_new else 'same'} {balance.budget.name}"
             found.money(what, expected=0 if is_new else bill, seen=balance.charged_nanousd)
             found.money("open there", expected=0, seen=balance.open_nanousd)
+        # A window that nothing was charged in may be chosen again.
+        await bench.ask()
+        await bench.quiet()
+        known = await bench.balances()
+        bench.clock.jump(-3 * SECONDS_TO_MIDNIGHT)
+        await bench.ask()
+        await bench.quiet()
+        each = bench.bill(chat) // chat.provider.calls
+        reopened = sum(
+            (one.resets_at, one.charged_nanousd + each) != (other.resets_at, other.charged_nanousd)
+            for one, other in zip(known, await bench.balances(), strict=True)
+        )
+        found.equal("windows reopened by a clock set back", expected=0, seen=reopened)
+
+
+async def _finds_room(stage: Stage, bench: Bench) -> str | None:
+    """What another reservation finds where the budget is full; None if it is refused, as it must be."""
+    claims = [Claim(budget, "", stage.ceiling) for budget in bench.engine.rules.budgets]
+    try:
+        reservation = await bench.ledger.reserve("prove-room", money=claims, slots=[])
+    except Refused:
+        return None
+    await bench.ledger.settle(reservation, state="released", settled_nanousd=0, kept_nanousd=0)
+    return "reserved beside it"
 
 
 async def _called(chat: Chat) -> None:

@@ -1,6 +1,7 @@
 """Rows about what is reserved and what is charged."""
 
 import unicodedata
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import ceil
@@ -12,14 +13,15 @@ import anyio.lowlevel
 from routeguard.admitted import SCOPE_KEY, Admission
 from routeguard.cli.prove.application import QUESTION, Chat
 from routeguard.cli.prove.findings import Findings, NotRun
-from routeguard.cli.prove.stage import Bench, Stage
+from routeguard.cli.prove.stage import UNKNOWN_OVERHEAD_TOKENS, Bench, Stage
 from routeguard.cli.prove.waiting import wait_until
-from routeguard.config import Settings
+from routeguard.clock import SystemClock
 from routeguard.money import ceil_div, format_usd
 from routeguard.policy import Claim
 from routeguard.replay import Receive, Scope, Send
 from routeguard.testing.driver import App, Client
 from routeguard.testing.scripted import Script
+from routeguard.usage import Usage
 
 STAMPEDE = 40
 FITTING = 10
@@ -28,10 +30,21 @@ STREAMS = 3
 EXPANDING = "\ufdfa"
 #: So many of them, where the limits let them in.
 EXPANDING_MAX = 60
-#: Input that a provider may add unseen, where only prices are known (docs/settings.md, `PRICE_IN`).
-UNKNOWN_OVERHEAD_TOKENS = 1_536
 #: What it may take until each of many requests is admitted or refused.
 DECIDED_SECONDS = 5.0
+#: Answers of an application's own in which a small usage stands, as a model may be talked into printing it.
+CHUNK = b'data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[%b]%b}\n\n'
+CHOICE = b'{"index":0,"delta":{"content":"a"},"finish_reason":null}'
+USAGE = b',"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}'
+PRINTED = {
+    b"text/event-stream": CHUNK % (CHOICE, b"")
+    + b'data: {"said":"a"}\n\n'
+    + CHUNK % (b"", USAGE)
+    + b"data: [DONE]\n\n",
+    b"text/plain": CHUNK % (CHOICE, b"") + CHUNK % (b"", USAGE) + b"data: [DONE]\n\n",
+    b"application/json": b'{"id":"c","object":"chat.completion","model":"m","choices":[{"index":0,"message":'
+    b'{"role":"assistant","content":"a"},"finish_reason":"stop"}]%b}' % USAGE,
+}
 
 
 async def ceiling(stage: Stage, found: Findings) -> None:
@@ -41,14 +54,14 @@ async def ceiling(stage: Stage, found: Findings) -> None:
     text = EXPANDING * number
     body = b'{"messages":[{"role":"user","content":"%s"}]}' % text.encode()
     tokens = len(unicodedata.normalize("NFKC", body.decode()).encode())
-    tokens += settings.system_prompt_bytes + settings.extra_input_bytes
+    tokens += settings.system_prompt_bytes + settings.extra_input_bytes + settings.tariff.overhead_tokens
     output = settings.tariff.max_output_tokens
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         admission: Admission = scope[SCOPE_KEY]
         for made in range(settings.calls_per_request):
-            usage = {"prompt_tokens": tokens + made * output, "completion_tokens": output}
-            admission.begin().report(usage)
+            admission.begin().report(_dearest(stage, input_tokens=tokens + made * output, output_tokens=output))
+        admission.begin().report(cost_usd=format_usd(settings.extra_nanousd))
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -65,18 +78,7 @@ async def ceiling(stage: Stage, found: Findings) -> None:
 async def rounding(stage: Stage, found: Findings) -> None:
     """Prices of fractions of a nano-dollar, and a bill kept in exact fractions beside."""
     price_in, price_out = Fraction(1, 10), Fraction(3, 10)
-    settings = Settings(
-        environ={},
-        paths=["/chat"],
-        price_in="0.0001",
-        price_out="0.0003",
-        system_prompt_bytes=0,
-        budget="1/total",
-        client_budget="unlimited",
-        rate="unlimited",
-        ledger=stage.settings.ledger,
-        namespace=stage.settings.namespace,
-    )
+    settings = stage.priced(price_in="0.0001", price_out="0.0003")
     chat = Chat(output_tokens_max=settings.max_output_tokens)
     exact, rounded = Fraction(0), 0
     async with stage.bench(chat, settings=settings) as bench:
@@ -121,6 +123,10 @@ async def parallel(stage: Stage, found: Findings) -> None:
             await bench.quiet()
             admitted = sum(client.status == 200 for client in clients)
             found.equal(f"of {3 * STREAMS} admitted {when}", expected=STREAMS, seen=admitted)
+    async with stage.bench(chat, max_parallel_per_client=STREAMS) as bench:
+        clients = await _at_once(bench, chat, stage.rng, number=3 * STREAMS, addresses=1)
+        admitted = sum(client.status == 200 for client in clients)
+        found.equal(f"of {3 * STREAMS} of one client", expected=STREAMS, seen=admitted)
 
 
 async def double_settle(stage: Stage, found: Findings) -> None:
@@ -205,7 +211,7 @@ async def missing_usage(stage: Stage, found: Findings) -> None:
 
 
 async def read_usage(stage: Stage, found: Findings) -> None:
-    """An application that says nothing and passes on the provider's stream."""
+    """An application that says nothing and passes on the provider's stream, or something that looks like one."""
     if stage.settings.read_response == "none":
         raise NotRun("READ_RESPONSE=none: no answer is read")
     chat = stage.chat()
@@ -218,6 +224,40 @@ async def read_usage(stage: Stage, found: Findings) -> None:
         await bench.ask()
         broken = (await bench.quiet()).kept_nanousd
         found.money("kept for a broken one", expected=stage.ceiling, seen=broken)
+    if stage.settings.no_call == "keep":
+        found.true("a usage that a model could have printed is not read", otherwise=await _read_from_others(stage))
+
+
+async def _read_from_others(stage: Stage) -> str | None:
+    """What was read from answers that are no provider's stream, or None."""
+    answers = dict(PRINTED)
+    if stage.settings.read_response != "stream":
+        del answers[b"application/json"]  # read on the operator's word
+    believed = []
+    for media_type, body in answers.items():
+        async with stage.bench(_answering(media_type, body)) as bench:
+            await bench.ask()
+            if (await bench.quiet()).kept_nanousd != stage.ceiling:
+                believed.append(media_type.decode())
+    return "read from " + ", ".join(believed) if believed else None
+
+
+def _dearest(stage: Stage, *, input_tokens: int, output_tokens: int) -> Usage:
+    """The dearest way to read so many tokens: plainly, or into one of the provider's caches."""
+    plain = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    ways = (plain, replace(plain, cache_write_tokens=input_tokens), replace(plain, cache_write_1h_tokens=input_tokens))
+    price, now_ns = stage.settings.tariff.cost, SystemClock().wall_ns()
+    return max(ways, key=lambda usage: price(usage, wall_ns=now_ns, input_bytes=0) or 0)
+
+
+def _answering(media_type: bytes, body: bytes) -> App:
+    """An application that answers with this."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", media_type)]})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    return app
 
 
 def _overspending(chat: Chat, nanousd: int) -> App:
@@ -232,11 +272,14 @@ def _overspending(chat: Chat, nanousd: int) -> App:
     return app
 
 
-async def _at_once(bench: Bench, chat: Chat, rng: Random, *, number: int) -> list[Client]:
-    """So many requests from as many clients, in an order of the seed; no call is made before all are decided."""
+async def _at_once(bench: Bench, chat: Chat, rng: Random, *, number: int, addresses: int = 250) -> list[Client]:
+    """So many requests, from as many clients as there are addresses for, in an order of the seed.
+
+    No call is made before all are decided.
+    """
     chat.gate = anyio.Event()
     admitted_before = chat.calls
-    clients = [bench.client(f"203.0.113.{visitor + 1}") for visitor in range(number)]
+    clients = [bench.client(f"203.0.113.{visitor % addresses + 1}") for visitor in range(number)]
 
     async def one(client: Client, waits: int) -> None:
         for _ in range(waits):

@@ -34,6 +34,10 @@ from routeguard.usage import Usage
 
 #: Where most visitors come from (RFC 5737, TEST-NET-3).
 VISITOR: Final = "203.0.113.9"
+#: Somebody else (TEST-NET-2).
+NEIGHBOUR: Final = "198.51.100.77"
+#: Input that a provider may add unseen, where only prices are known (docs/settings.md, `PRICE_IN`).
+UNKNOWN_OVERHEAD_TOKENS: Final = 1_536
 #: Budgets that no row comes near.
 ROOMY_USD: Final = 1_000_000
 #: Larger limits are made this small: a row sends more than fits.
@@ -130,6 +134,21 @@ class Stage:
         units = [budget.name for budget in self.settings.budgets] or ["day"]
         return ", ".join(f"{format_usd(nanousd)}/{unit}" for unit in units)
 
+    def priced(self, **prices: object) -> Settings:
+        """Settings of the proof's own on the operator's ledger, with prices that can be added up by hand."""
+        keywords: SettingsKeywords = {
+            "environ": {},
+            "paths": ["/chat"],
+            "system_prompt_bytes": 0,
+            "budget": "1/total",
+            "client_budget": "unlimited",
+            "rate": "unlimited",
+            "ledger": self.settings.ledger,
+            "namespace": self.settings.namespace,
+            **prices,  # type: ignore[typeddict-item]  # names and values are checked by Settings
+        }
+        return Settings(**keywords)
+
     def ceilings(self, number: int) -> str:
         """Room for so many ordinary requests in each of the operator's windows."""
         return self.budget(number * self.ceiling)
@@ -149,15 +168,17 @@ class Stage:
         keywords: SettingsKeywords = changes  # type: ignore[assignment]  # names and values are checked by Settings
         settings = (settings or self.settings).changed(**keywords)
         clock = FakeClock(start or datetime.now(UTC))
-        async with self.ledger(clock, rules_the_store=True) as ledger:
+        async with self.ledger(clock, rules_the_store=True, clients_max=settings.max_clients) as ledger:
             engine = build_guard(settings, clock=clock, ledger=ledger, outward=False)
             guard = RouteGuard.around(app, settings, engine)
             yield Bench(settings, guard, engine, clock, Visitors(settings.strategy, settings.exempt_clients), app)
 
     @asynccontextmanager
-    async def ledger(self, clock: Clock, *, rules_the_store: bool) -> AsyncIterator[Ledger]:
+    async def ledger(
+        self, clock: Clock, *, rules_the_store: bool, clients_max: int | None = None
+    ) -> AsyncIterator[Ledger]:
         """An empty ledger in the namespace of the proof, which is forgotten afterwards."""
-        ledger = self._new_ledger(clock, rules_the_store=rules_the_store)
+        ledger = self._new_ledger(clock, rules_the_store=rules_the_store, clients_max=clients_max)
         try:
             await ledger.refresh()
         except BaseException:
@@ -198,12 +219,12 @@ class Stage:
         for ledger in list(self._opened):
             await self._forget(ledger)
 
-    def _new_ledger(self, clock: Clock, *, rules_the_store: bool) -> Ledger:
+    def _new_ledger(self, clock: Clock, *, rules_the_store: bool, clients_max: int | None = None) -> Ledger:
         return open_ledger(
             self.settings.ledger,
             namespace=self.settings.namespace,
             clock=clock,
-            clients_max=self.settings.max_clients,
+            clients_max=clients_max or self.settings.max_clients,
             shared=False,
             rules_the_store=rules_the_store,
         )

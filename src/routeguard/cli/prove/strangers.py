@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from routeguard.cli.prove.application import QUESTION
+import anyio
+
+from routeguard.cli.prove.application import QUESTION, Chat
 from routeguard.cli.prove.findings import Findings
-from routeguard.cli.prove.stage import VISITOR, Bench, Stage
+from routeguard.cli.prove.stage import NEIGHBOUR, VISITOR, Bench, Stage
 from routeguard.cli.prove.visitors import Visitors
 from routeguard.client_ip import parse_address, parse_strategy
 from routeguard.replay import Message
@@ -15,11 +18,17 @@ from routeguard.testing.driver import Client
 
 TRIES: Final = 20
 RATE: Final = 5
-NEIGHBOUR: Final = "198.51.100.77"
 #: Every kind of strategy, whichever is configured.
 KINDS: Final = ("direct", "header:x-real-ip", "xff:1", "xff:2", "forwarded:1", "forwarded:2", "ranges:10.0.0.0/8")
 #: Documentation's IPv6 (RFC 3849); a home owns at least a /64 of its own.
 HOME: Final = "2001:db8:5:6:"
+#: Clients with money of their own; who comes later shares one budget.
+SHARES: Final = 3
+#: `BODY_TIMEOUT`, made this short, and how much longer it may take on a busy machine.
+BODY_SECONDS: Final = 0.1
+ANSWERED_SECONDS: Final = 5.0
+#: Where an application may be mounted.
+ROOT: Final = "/mounted"
 #: Declared when there is more.
 SMALL_LIE: Final = b"10"
 #: What follows when the limit is passed, and how much of all may be read before the answer.
@@ -49,14 +58,24 @@ async def side_doors(stage: Stage, found: Findings) -> None:
     async with stage.bench(chat) as bench:
         plain = bench.client()
         path, method = plain.path, plain.method
-        paths = [f"/{path}", f"{path}/", f"{path}\n", path.upper(), f"{path}//", f"/./{path}", path.replace("/", "//")]
-        doors = [(other, method) for other in paths]
+        paths = [
+            f"http://shop.example{path}",
+            f"/{path}",
+            f"{path}/",
+            f"{path}\n",
+            path.upper(),
+            f"{path}//",
+            f"/./{path}",
+            path.replace("/", "//"),
+        ]
+        doors = [("", other, method) for other in paths]
+        doors += [(ROOT, path, method), (ROOT, ROOT + path, method)]
         if bench.settings.methods is None:
-            doors += [(path, other) for other in ("GET", "HEAD", "OPTIONS", "PUT", "QUERY", "post")]
-        unguarded = []
-        for number, (door, verb) in enumerate(doors):
+            doors += [("", path, other) for other in ("GET", "HEAD", "OPTIONS", "PUT", "QUERY", "post")]
+        unguarded: list[str] = []
+        for number, (root, door, verb) in enumerate(doors):
             client = bench.client(f"203.0.113.{number + 1}")
-            client.path, client.method = door, verb
+            client.root_path, client.path, client.method = root, door, verb
             await client.call(bench.guard)
             if isinstance(client.error, KeyError):
                 unguarded.append(f"{verb} {door!r}")
@@ -66,6 +85,14 @@ async def side_doors(stage: Stage, found: Findings) -> None:
             client.headers.remove(bench.settings.edge_secret)
             await client.call(bench.guard)
             found.equal("is the answer without EDGE_SECRET", expected=403, seen=client.status or 0)
+        if bench.settings.websocket == "refuse":
+            found.equal("websockets let in", expected=0, seen=await _websocket(bench, chat))
+
+    async def nobody(_: object) -> bool:
+        return False
+
+    async with stage.bench(chat, admit=nobody) as bench:
+        found.equal("is the answer where admit= says no", expected=403, seen=(await bench.ask()).status or 0)
 
 
 async def share(stage: Stage, found: Findings) -> None:
@@ -81,6 +108,11 @@ async def share(stage: Stage, found: Findings) -> None:
         last = f"{greedy[-1].status} {greedy[-1].reason}"
         found.true("then 429", otherwise=None if last == "429 client_budget_exhausted" else last)
         found.equal("neighbour admitted", expected=1, seen=_admitted([neighbour]))
+    async with stage.bench(chat, client_budget=stage.ceilings(1), max_clients=SHARES) as bench:
+        crowd = [await bench.ask(f"203.0.113.{number + 1}") for number in range(2 * SHARES)]
+        found.equal(f"of {2 * SHARES} where {SHARES} have a share", expected=SHARES + 1, seen=_admitted(crowd))
+        again = [await bench.ask(f"203.0.113.{number + 1}") for number in range(SHARES)]
+        found.equal("shares given twice", expected=0, seen=_admitted(again))
 
 
 async def lengths(stage: Stage, found: Findings) -> None:
@@ -106,6 +138,8 @@ async def lengths(stage: Stage, found: Findings) -> None:
         least = bench.settings.tariff.ceiling(input_bytes=size, wall_ns=bench.clock.wall_ns())
         is_short = chat.calls > 0 and chat.admissions[-1].ceiling_nanousd < least
         found.true("reserved for every byte", otherwise="reserved for fewer bytes than came" if is_short else None)
+    async with stage.bench(chat, body_timeout=BODY_SECONDS) as bench:
+        found.equal("is the answer to half a body", expected=408, seen=await _half_a_body(bench))
 
 
 async def limits(stage: Stage, found: Findings) -> None:
@@ -142,9 +176,54 @@ async def kill_switch(stage: Stage, found: Findings) -> None:
 
 def _is_forged(kind: str, stage: Stage) -> bool:
     """Whether a strategy, also one that is not configured, finds something else than the visitor under forgery."""
-    strategy = parse_strategy(kind)
+    strategy, visitor = parse_strategy(kind), parse_address(VISITOR)
     headers, peer = Visitors(strategy).arrive(VISITOR, forged=stage.rng)
-    return strategy.find(headers, peer[0]) != parse_address(VISITOR)
+    if strategy.find(headers, peer[0]) != visitor:
+        return True
+    if not strategy.headers:
+        return False
+    trusted, forged = strategy.headers[0], NEIGHBOUR.encode()
+    if kind.startswith("ranges"):
+        # Whoever is no proxy is the visitor, whatever it says.
+        return strategy.find([(trusted, forged)], VISITOR) != visitor
+    twice = [strategy.find(lines, peer[0]) for lines in ([*headers, (trusted, forged)], [(trusted, forged), *headers])]
+    if kind.startswith("header") and any(found is not None for found in twice):
+        return True
+    # Without the header nobody knows, and the peer is the proxy.
+    return strategy.find([], peer[0]) is not None
+
+
+async def _websocket(bench: Bench, chat: Chat) -> int:
+    """How many of one websocket the application gets."""
+    client = bench.client()
+    scope = {**client.scope(), "type": "websocket"}
+    del scope["method"]
+    calls, client.body = chat.calls, []
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    async def send(_: Message) -> None: ...
+
+    # The application of the proof has no websockets: it would be called and fail.
+    with suppress(KeyError):
+        await bench.guard(scope, receive, send)
+    return chat.calls - calls
+
+
+async def _half_a_body(bench: Bench) -> int:
+    """The status of a request whose body does not go on."""
+    client = bench.client()
+
+    async def receive() -> Message:
+        client.received += 1
+        if client.received > 1:
+            await anyio.sleep_forever()
+        return {"type": "http.request", "body": QUESTION[:5], "more_body": True}
+
+    with anyio.move_on_after(BODY_SECONDS + ANSWERED_SECONDS):
+        await bench.guard(client.scope(), receive, client.send)
+    return client.status or 0
 
 
 async def _received_when_answered(client: Client, bench: Bench) -> int:

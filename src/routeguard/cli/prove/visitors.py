@@ -6,7 +6,13 @@ from typing import Final
 
 from routeguard.cli.prove.findings import NotRun
 from routeguard.client_ip import Network, Strategy, contains, parse_address
-from routeguard.client_ip.strategies import FORWARDED, FORWARDING_HEADERS, X_FORWARDED_FOR, TrustedRanges
+from routeguard.client_ip.strategies import (
+    FORWARDED,
+    FORWARDING_HEADERS,
+    X_FORWARDED_FOR,
+    TrustedRanges,
+    XForwardedForHops,
+)
 
 Header = tuple[bytes, bytes]
 
@@ -75,6 +81,9 @@ class Visitors:
             is_list = trusted == (X_FORWARDED_FOR,)
             forged = _forged(rng) if is_list else b"for=" + _forged(rng)
             headers = [(name, b"%s, %s" % (forged, value)) for name, value in headers]
+            if not (isinstance(self._strategy, XForwardedForHops) and self._strategy.one_line):
+                # Proxies append to the last line and leave those before it.
+                headers = [(trusted[0], forged), *headers]
         return made + headers
 
 
