@@ -10,7 +10,7 @@ import anyio
 from anyio import to_thread
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from routeguard.answers import cors_headers, rfc3339
+from routeguard.answers import Headers, cors_headers, preflight_headers, rfc3339
 from routeguard.history import History
 from routeguard.metrics import Tallies
 from routeguard.policy import LedgerUnavailable
@@ -32,7 +32,8 @@ NO_STORE = {"Cache-Control": "no-store"}
 LOGIN_BYTES_MAX = 4096
 LOGIN_SECONDS = 10.0
 METHODS = {
-    **dict.fromkeys(("", "/", "/status", "/open", "/live", "/metrics", *FILES), ("GET", "HEAD")),
+    **dict.fromkeys(("", "/", "/status", "/live", "/metrics", *FILES), ("GET", "HEAD")),
+    "/open": ("GET", "HEAD", "OPTIONS"),
     **dict.fromkeys(("/login", "/logout", "/pause", "/resume"), ("POST",)),
 }
 #: Routes that hold nothing worth a token.
@@ -114,12 +115,14 @@ class StatusRoutes:
         return await self._metrics(scope)
 
     def _open(self, scope: "Scope") -> Response:
+        if scope["method"] == "OPTIONS":
+            # A widget whose requests all carry a header of its own makes its browser ask first.
+            headers = preflight_headers(self._settings.cors_origins, scope["headers"])
+            return _with(Response(status_code=204), headers)
         is_open, resets_at = self._guard.is_open()
         moment = None if resets_at is None else datetime.fromtimestamp(resets_at, UTC)
         response = JSONResponse({"open": is_open, "resets_at": rfc3339(moment)}, headers=NO_STORE)
-        for name, value in cors_headers(self._settings.cors_origins, scope["headers"]):
-            response.headers.append(name.decode("latin-1"), value.decode("latin-1"))
-        return response
+        return _with(response, cors_headers(self._settings.cors_origins, scope["headers"]))
 
     async def _metrics(self, scope: "Scope") -> Response:
         if self._exposition is None:
@@ -164,6 +167,12 @@ class StatusRoutes:
         if root_path and path.startswith(root_path + "/"):
             return path[len(root_path) :]
         return path
+
+
+def _with(response: Response, headers: Headers) -> Response:
+    for name, value in headers:
+        response.headers.append(name.decode("latin-1"), value.decode("latin-1"))
+    return response
 
 
 def _not_let_in(route: str, scope: "Scope") -> Response:
