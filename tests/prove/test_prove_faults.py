@@ -162,6 +162,14 @@ FAULTS = [
         "cancel",
     ),
     fault(
+        "a cancelled request without a call is given back",
+        "asgi.py",
+        'failure = "cancelled"\n            raise',
+        'failure = "cancelled"\n            if attempt.admission:\n                attempt.admission.nothing_sent()\n'
+        "            raise",
+        "cancel",
+    ),
+    fault(
         "the address is taken from the left",
         "client_ip/strategies.py",
         "return parse_address(entries[-hops])",

@@ -82,30 +82,13 @@ async def disconnect(stage: Stage, found: Findings) -> None:
 
 
 async def cancel(stage: Stage, found: Findings) -> None:
-    """A cancel thrown in at each await of a whole request, one after the other."""
+    """A cancel thrown in at each await of a whole request, one after the other; with its call begun, and without."""
     chat = stage.chat()
     wrong: Counter[str] = Counter()
-    async with stage.bench(chat) as bench:
-        charged = 0
-        for number in range(AWAITS_MAX):
-            before = _billed(chat)
-            client = bench.client()
-            run = CancelAt(bench.guard(client.scope(), client.receive, client.send), number, asyncio.CancelledError())
-            try:
-                await run
-            except asyncio.CancelledError:
-                cancelled = True
-            else:
-                cancelled = False
-            balance = await bench.quiet()
-            delta, charged = balance.charged_nanousd - charged, balance.charged_nanousd
-            after = _billed(chat)
-            bill = bench.cost(input_tokens=after[0] - before[0], output_tokens=after[1] - before[1])
-            wrong.update(await _wrong(bench, balance.open_nanousd, delta, bill, stage.ceiling))
-            if not cancelled:
-                break
-        else:
-            raise NotRun(f"a request has more than {AWAITS_MAX} awaits")
+    # Without `keep`, what is charged for a call that nobody has seen is up to NO_CALL.
+    for chat.begins in (True, False) if stage.settings.on_failure == "keep" else (True,):
+        async with stage.bench(chat) as bench:
+            wrong.update(await _cancelled_everywhere(stage, bench, chat))
     says = ", ".join(f"{count} x {what}" for what, count in sorted(wrong.items()))
     found.true("at every await: slot back, bill covered, charged once", otherwise=says or None)
 
@@ -181,6 +164,32 @@ async def _finds_room(stage: Stage, bench: Bench) -> str | None:
         return None
     await bench.ledger.settle(reservation, state="released", settled_nanousd=0, kept_nanousd=0)
     return "reserved beside it"
+
+
+async def _cancelled_everywhere(stage: Stage, bench: Bench, chat: Chat) -> Counter[str]:
+    """What is wrong after requests of which each was cancelled one await later than the one before."""
+    wrong: Counter[str] = Counter()
+    charged = 0
+    for number in range(AWAITS_MAX):
+        before, calls = _billed(chat), chat.calls
+        client = bench.client()
+        run = CancelAt(bench.guard(client.scope(), client.receive, client.send), number, asyncio.CancelledError())
+        try:
+            await run
+        except asyncio.CancelledError:
+            cancelled = True
+        else:
+            cancelled = False
+        balance = await bench.quiet()
+        delta, charged = balance.charged_nanousd - charged, balance.charged_nanousd
+        after = _billed(chat)
+        bill = bench.cost(input_tokens=after[0] - before[0], output_tokens=after[1] - before[1])
+        wrong.update(await _wrong(bench, balance.open_nanousd, delta, bill, stage.ceiling))
+        if chat.calls > calls and delta == 0 and bench.settings.on_failure == "keep":
+            wrong["given back"] += 1
+        if not cancelled:
+            return wrong
+    raise NotRun(f"a request has more than {AWAITS_MAX} awaits")
 
 
 async def _called(chat: Chat) -> None:

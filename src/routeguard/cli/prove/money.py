@@ -1,5 +1,6 @@
 """Rows about what is reserved and what is charged."""
 
+import json
 import unicodedata
 from dataclasses import replace
 from fractions import Fraction
@@ -30,6 +31,8 @@ STREAMS = 3
 EXPANDING = "\ufdfa"
 #: So many of them, where the limits let them in.
 EXPANDING_MAX = 60
+#: Characters of the dearest request besides those.
+CHARS_BESIDE = 60
 #: What it may take until each of many requests is admitted or refused.
 DECIDED_SECONDS = 5.0
 #: Answers of an application's own in which a small usage stands, as a model may be talked into printing it.
@@ -50,9 +53,13 @@ PRINTED = {
 async def ceiling(stage: Stage, found: Findings) -> None:
     """The dearest thing that a small request can do, counted without the guard's own formula."""
     settings = stage.settings
-    number = min(EXPANDING_MAX, max(1, settings.max_input_chars - 4))
-    text = EXPANDING * number
-    body = b'{"messages":[{"role":"user","content":"%s"}]}' % text.encode()
+    text = EXPANDING * min(EXPANDING_MAX, max(1, settings.max_input_chars - CHARS_BESIDE))
+    content: list[dict[str, str]] = [{"type": "text", "text": text}]
+    fixed_nanousd = settings.extra_nanousd
+    if settings.media_nanousd is not None:
+        content.append({"type": "image_url", "image_url": "https://shop.example/a.png"})
+        fixed_nanousd += settings.media_nanousd
+    body = json.dumps({"messages": [{"role": "user", "content": content}]}, ensure_ascii=False).encode()
     tokens = len(unicodedata.normalize("NFKC", body.decode()).encode())
     tokens += settings.system_prompt_bytes + settings.extra_input_bytes + settings.tariff.overhead_tokens
     output = settings.tariff.max_output_tokens
@@ -61,7 +68,7 @@ async def ceiling(stage: Stage, found: Findings) -> None:
         admission: Admission = scope[SCOPE_KEY]
         for made in range(settings.calls_per_request):
             admission.begin().report(_dearest(stage, input_tokens=tokens + made * output, output_tokens=output))
-        admission.begin().report(cost_usd=format_usd(settings.extra_nanousd))
+        admission.begin().report(cost_usd=format_usd(fixed_nanousd))
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
