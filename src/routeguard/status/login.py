@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 COOKIE: Final = "routeguard_admin"
 COOKIE_SECONDS: Final = 12 * 3600
-#: Wrong tokens of one client, and of everybody.
-WRONG_RATES: Final = (Rate("login-client", 10, 60 * NANOSECONDS),)
+#: Wrong tokens of one client, and of everybody. Behind a proxy that nobody has named everybody is one client, and
+#: a guess a second must not lock the operator out; for a token of six letters it takes ten years all the same.
+WRONG_RATES: Final = (Rate("login-client", 60, 60 * NANOSECONDS),)
 WRONG_GLOBAL_RATES: Final = (Rate("login", 300, 60 * NANOSECONDS),)
 CLIENTS_MAX: Final = 10_000
 
