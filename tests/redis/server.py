@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from hiredis import Reader
+
 #: What a start may take on a busy machine.
 START_SECONDS_MAX = 20.0
 
@@ -89,9 +91,14 @@ class RedisServer:
         """The raw answer to one command, for arranging and checking behind the ledger's back."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
             connection.sendall(b"".join([b"*%d\r\n" % len(words), *[_bulk(word) for word in words]]))
-            answer = connection.recv(1_000_000)
-            while not answer.endswith(b"\r\n"):
-                answer += connection.recv(1_000_000)
+            answer, reader = b"", Reader()
+            # An end of line is no end of the answer: a list has one behind each item.
+            while reader.gets() is False:
+                chunk = connection.recv(1_000_000)
+                if not chunk:
+                    raise ConnectionResetError("the server left in the middle of its answer")
+                reader.feed(chunk)
+                answer += chunk
             return answer.decode()
 
     def _answers(self) -> bool:
