@@ -48,6 +48,8 @@ ORPHANS_MAX: Final = 256
 #: A time this far ahead of the clock was written before the host was started again.
 RESTART_SLACK_NS: Final = NANOSECONDS
 
+_TABLES: Final = ("budgets", "entries", "leases", "slots", "rates", "unwritten", "adjustments", "firsts")
+
 
 @dataclass(frozen=True, slots=True)
 class Debited:
@@ -62,7 +64,20 @@ class Debited:
 
 
 class SqliteBook:
-    """One namespace of a file, within the transactions of the writer's thread."""
+    """One namespace of a file, within the transactions of the writer's thread.
+
+    What it knows from the file it has once `attach` has run, which is before anything else.
+    """
+
+    client_salt: bytes
+    #: What a journal calls this ledger.
+    name: str
+    unwritten: Unwritten
+    audit: Audit
+    _namespace: int
+    _offset_ns: int
+    _entries: Entries
+    _counters: Counters
 
     def __init__(
         self,
@@ -83,20 +98,11 @@ class SqliteBook:
         """
         #: Asked, where it may take a moment, what the journal is called; "" without one.
         self.journal_name: Callable[[], str] = str
-        self.client_salt = b""
-        #: What a journal calls this ledger.
-        self.name = ""
         self._name = namespace
         self._clock = clock
         self._clients_max = clients_max
         self._on_orphans = on_orphans
         self._on_records = on_records
-        self._namespace = 0
-        self._offset_ns = 0
-        self._entries = Entries(0)
-        self._counters = Counters(0, clients_max=clients_max)
-        self.unwritten = Unwritten(0, self._counters, clock)
-        self.audit = Audit(0, self._counters, self.unwritten)
         self._since_forgetting = 0
 
     def attach(self, db: sqlite3.Connection) -> None:
@@ -308,7 +314,7 @@ class SqliteBook:
         db.execute(
             "DELETE FROM counters WHERE budget IN (SELECT id FROM budgets WHERE namespace = ?)", (self._namespace,)
         )
-        for table in ("budgets", "entries", "leases", "slots", "rates", "unwritten", "adjustments", "firsts"):
+        for table in _TABLES:
             db.execute(f"DELETE FROM {table} WHERE namespace = ?", (self._namespace,))  # noqa: S608 - our own names
         db.execute("DELETE FROM namespaces WHERE id = ?", (self._namespace,))
 
