@@ -1,4 +1,4 @@
-"""What is in the way of a claim, and what is written for a late bill, for the switch and for the host's clock."""
+"""What is in the way of a claim, and what is written for an ending, a late bill, the switch and the host's clock."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from routeguard.ledgers.sqlite.book import SqliteBook
+from routeguard.auditing import Adjustment, AdjustmentRefused
+from routeguard.ledgers.sqlite.book import FORGET_EVERY, KEEP_ENDED_NS, RESTART_SLACK_NS, SqliteBook
 from routeguard.ledgers.sqlite.counters import Debit, Parts, Share, verdict
 from routeguard.ledgers.sqlite.entries import Entry
 from routeguard.policy import NANOSECONDS, Budget, Claim, Parallel, Rate, Span
+from routeguard.records import Note, Record, late_record
 from routeguard.sqlite_file.file import connect
 from routeguard.testing import FakeClock
 from routeguard.testing.ledger_contract.claims import CALL, DAY_SECONDS, budget
@@ -30,9 +32,10 @@ def book(db: sqlite3.Connection, clock: FakeClock) -> SqliteBook:
     return attached(db, clock)
 
 
-def attached(db: sqlite3.Connection, clock: FakeClock, *, namespace: str = "default") -> SqliteBook:
-    """A book with place for two clients."""
+def attached(db: sqlite3.Connection, clock: FakeClock, *, namespace: str = "default", journal: str = "") -> SqliteBook:
+    """A book with place for two clients, as another process has it."""
     book = SqliteBook(namespace, clock=clock, clients_max=2, on_orphans=lambda _: None, on_records=lambda _: None)
+    book.journal_name = lambda: journal
     book.attach(db)
     return book
 
@@ -43,6 +46,13 @@ def released(db: sqlite3.Connection, book: SqliteBook, name: str, *budgets: Budg
     entry = book.reserve(db, name, money=money, slots=[], rates=[], force=False).entry
     assert entry is not None
     book.settle(db, name, state="released", settled_nanousd=0, kept_nanousd=0)
+    return entry
+
+
+def leased(db: sqlite3.Connection, book: SqliteBook, name: str) -> Entry:
+    """A reservation with a slot, whose lease has just begun."""
+    entry = book.reserve(db, name, money=[Claim(DAY, "", CALL)], slots=[LEASE], rates=[], force=False).entry
+    assert entry is not None
     return entry
 
 
@@ -57,6 +67,12 @@ def clients(db: sqlite3.Connection) -> int:
     return number
 
 
+def states(db: sqlite3.Connection) -> list[tuple[str, str]]:
+    """What became of each entry."""
+    return db.execute("SELECT id, state FROM entries ORDER BY id").fetchall()
+
+
+LEASE = Claim(Parallel(9, 330 * NANOSECONDS), "", 1)
 SLOT, MY_SLOT = Claim(Parallel(1, 1), "", 1), Claim(Parallel(1, 1, per_client=True), "a", 1)
 RATE, MY_RATE = Claim(Rate("all-1", 1, 1), "", 1), Claim(Rate("client-1", 1, 1), "a", 1)
 
@@ -188,6 +204,99 @@ def test_a_late_bill_is_an_entry_of_its_own_and_is_charged_once(
     assert db.execute("SELECT settled, overrun FROM counters").fetchall() == [(7, 7), (7, 7)]
 
 
+def test_a_late_bill_waits_for_the_journal_with_what_it_changed(db: sqlite3.Connection, clock: FakeClock) -> None:
+    book = attached(db, clock, journal="ours")
+    entry = released(db, book, "1", DAY, MINE)
+    note = Note(path="/chat", why="reported")
+    before = set(book.statement(db).unwritten)
+
+    book.charge_late(db, "late", debits=entry.debits, extra_nanousd=7, note=note)
+
+    counters = book.unwritten.names(db, entry.debits)
+    assert len(counters) == 2
+    assert set(book.statement(db).unwritten) - before == {
+        late_record("late", 7, counters, wall_ns=clock.wall_ns(), note=note)
+    }
+
+
+def test_what_has_ended_is_ended_no_second_time_by_another_process(db: sqlite3.Connection, book: SqliteBook) -> None:
+    book.reserve(db, "1", money=[Claim(DAY, "", CALL)], slots=[], rates=[], force=False)
+    first = book.settle(db, "1", state="settled", settled_nanousd=7, kept_nanousd=0)
+
+    again = book.settle(db, "1", state="kept", settled_nanousd=0, kept_nanousd=CALL)
+
+    assert first is not None
+    assert again is None
+    assert states(db) == [("1", "settled")]
+    assert db.execute("SELECT settled, open, kept, overrun FROM counters").fetchall() == [(7, 0, 0, 0)]
+
+
+def test_what_never_was_or_is_forgotten_is_not_ended(db: sqlite3.Connection, book: SqliteBook) -> None:
+    assert book.settle(db, "nobody", state="settled", settled_nanousd=7, kept_nanousd=0) is None
+
+
+def test_a_reservation_of_a_slot_alone_holds_no_money(db: sqlite3.Connection, book: SqliteBook) -> None:
+    entry = book.reserve(db, "1", money=[], slots=[LEASE], rates=[], force=False).entry
+
+    assert entry is not None
+    assert (entry.amount_nanousd, entry.debits) == (0, ())
+
+
+def test_an_orphan_ended_by_hand_has_ended(db: sqlite3.Connection, book: SqliteBook, clock: FakeClock) -> None:
+    leased(db, book, "1")
+    clock.advance(330)
+    book.tidy(db, 1)
+    before = states(db)
+
+    book.adjust(db, Adjustment("1", "provider invoice 17", 7, None))
+
+    assert before == [("1", "orphaned")]
+    assert states(db) == [("1", "settled")]
+
+
+@pytest.mark.parametrize(
+    ("reservation_id", "state"), [("nobody", "not known any more"), ("open", "open"), ("released", "released")]
+)
+def test_an_operator_is_told_why_a_reservation_cannot_be_ended_by_hand(
+    db: sqlite3.Connection, book: SqliteBook, reservation_id: str, state: str
+) -> None:
+    leased(db, book, "open")
+    released(db, book, "released", DAY)
+
+    answer = book.adjust(db, Adjustment(reservation_id, "provider invoice 17", 7, None))
+
+    assert isinstance(answer, AdjustmentRefused)
+    assert str(answer) == f"the reservation is {state}, and only what is orphaned can be ended by hand"
+
+
+def test_a_process_without_a_journal_leaves_what_was_adjusted_to_those_who_have_it(
+    db: sqlite3.Connection, clock: FakeClock
+) -> None:
+    theirs, book = attached(db, clock, journal="theirs"), attached(db, clock)
+    released(db, theirs, "1", DAY)
+    afterwards = book.tidy(db, 1)
+
+    record = book.adjust(db, Adjustment("by hand", "a call beside the guard", 7, DAY))
+
+    assert afterwards is None
+    assert isinstance(record, Record)
+    assert record in theirs.statement(db).unwritten
+
+
+def test_what_has_ended_is_forgotten_with_every_sixteenth_operation(
+    db: sqlite3.Connection, book: SqliteBook, clock: FakeClock
+) -> None:
+    released(db, book, "1", DAY)
+    clock.advance(KEEP_ENDED_NS / NANOSECONDS)
+
+    book.tidy(db, FORGET_EVERY - 1)
+    before = states(db)
+    book.tidy(db, 1)
+
+    assert before == [("1", "released")]
+    assert states(db) == []
+
+
 def test_a_counter_is_called_by_its_budget_its_window_and_whose_share_it_is(
     db: sqlite3.Connection, book: SqliteBook, clock: FakeClock
 ) -> None:
@@ -231,3 +340,42 @@ def test_the_switch_of_one_namespace_turns_no_other(db: sqlite3.Connection, book
 
     assert book.paused(db, started_paused_ns=None) is True
     assert other.paused(db, started_paused_ns=None) is False
+
+
+def test_the_salt_of_a_namespace_is_of_256_bits_and_the_same_for_all_processes(
+    db: sqlite3.Connection, book: SqliteBook, clock: FakeClock
+) -> None:
+    same, other = attached(db, clock), attached(db, clock, namespace="other")
+
+    assert len(book.client_salt) == 32
+    assert same.client_salt == book.client_salt
+    assert other.client_salt != book.client_salt
+
+
+@pytest.mark.parametrize(("behind_ns", "state"), [(RESTART_SLACK_NS, "open"), (RESTART_SLACK_NS + 1, "orphaned")])
+def test_a_clock_more_than_a_second_behind_what_is_written_ends_every_lease(
+    db: sqlite3.Connection, clock: FakeClock, behind_ns: int, state: str
+) -> None:
+    clock.advance(behind_ns / NANOSECONDS)
+    before = attached(db, clock)
+    for name in ("1", "2", "3"):
+        leased(db, before, name)
+
+    attached(db, FakeClock())
+
+    assert states(db) == [("1", state), ("2", state), ("3", state)]
+
+
+def test_a_host_started_again_twice_goes_on_from_where_it_stood_last(db: sqlite3.Connection) -> None:
+    for _ in range(2):
+        clock = FakeClock()
+        book = attached(db, clock)
+        clock.advance(500)
+        book.set_paused(db, paused=False)
+    clock = FakeClock()
+    book = attached(db, clock)
+    leased(db, book, "1")
+
+    attached(db, clock)
+
+    assert book.in_flight(db) == 1
