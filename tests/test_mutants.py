@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.mutants import Change, explanations, function_of, stale, unexplained
+from tests.mutants import Change, explanations, function_of, is_only_case_of_sql, stale, unexplained
 
 DIFF = """\
 --- src/routeguard/limiter.py
@@ -105,3 +105,41 @@ def test_an_explanation_is_stale_when_its_function_was_run_and_the_change_did_no
     assert stale([CHANGE], explained, run={CHANGE.function}) == [CHANGE]
     assert stale([CHANGE, CHANGE], explained, run={CHANGE.function}) == []
     assert stale([], explained, run={"money.parse_usd"}) == []
+
+
+@pytest.mark.parametrize(
+    ("removed", "added"),
+    [
+        ('db.execute("BEGIN IMMEDIATE")', 'db.execute("begin immediate")'),
+        (
+            'self._db.execute("SELECT a FROM b WHERE c = ?", (1,))',
+            'self._db.execute("SELECT A FROM B WHERE C = ?", (1,))',
+        ),
+        ('db.executemany("DELETE FROM a", rows)', 'db.executemany("delete from a", rows)'),
+        ('x = db.execute("SELECT 1").fetchone()', 'x = db.execute("select 1").fetchone()'),
+    ],
+)
+def test_a_statement_in_another_case_is_the_same_to_sqlite(removed: str, added: str) -> None:
+    assert is_only_case_of_sql(Change("f", removed, added))
+
+
+@pytest.mark.parametrize(
+    ("removed", "added"),
+    [
+        ('db.execute("SELECT a")', 'db.execute("XXSELECT aXX")'),
+        ('db.execute("SELECT a")', 'db.execute("SELECT b")'),
+        ('db.execute("SELECT a")', "db.execute(None)"),
+        ("""db.execute("SELECT 'a'")""", """db.execute("SELECT 'A'")"""),
+        ('db.execute("SELECT :a", {"a": 1})', 'db.execute("SELECT :A", {"a": 1})'),
+        ('db.execute("SELECT ?", ("a",))', 'db.execute("SELECT ?", ("A",))'),
+        ('db.execute("SELECT a", ("a",))', 'db.execute("SELECT A", ("A",))'),
+        ('db.execute("SELECT ?", (b,))', 'db.execute("SELECT ?", (B,))'),
+        ('db.execute(f"SELECT {a}")', 'db.execute(f"SELECT {A}")'),
+        ('db.execute("SELECT ?" + "a")', 'db.execute("SELECT ?" + "A")'),
+        ('db.execute("SELECT \u212a")', 'db.execute("SELECT k")'),
+        ('db.execute("SELECT k")', 'db.execute("SELECT \u212a")'),
+        ('log("SELECT a")', 'log("SELECT A")'),
+    ],
+)
+def test_any_other_change_of_a_statement_needs_an_explanation(removed: str, added: str) -> None:
+    assert not is_only_case_of_sql(Change("f", removed, added))
