@@ -137,6 +137,12 @@ def test_a_counter_after_a_late_bill_is_what_the_file_says_where_its_window_was_
     assert free(seen, DAY) == 45
 
 
+def test_a_budget_of_everybody_is_the_same_whoever_asks(seen: Seen) -> None:
+    seen.see(share(DAY, 40), None)
+
+    assert free(seen, DAY, "a") == 60
+
+
 def test_clients_are_seen_apart(seen: Seen) -> None:
     seen.see(share(MINE, 40, partition="a", clients=1), None)
 
