@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
+from routeguard.ledgers.sqlite.entries import json_text
 from routeguard.limiter import EXACT_MAX, BucketWindow, ClientState, ExactWindow, RateWindow
 from routeguard.policy import Claim, Rate
 
@@ -106,7 +107,7 @@ def _dump(state: ClientState, now_ns: int) -> str:
     for (window_ns, _), window in state.windows.items():
         if window.used(now_ns, window_ns):
             rows.append([window_ns, window.times if isinstance(window, ExactWindow) else window.buckets])
-    return json.dumps(rows, separators=(",", ":"))
+    return json_text(rows)
 
 
 def _load(text: str) -> ClientState:
