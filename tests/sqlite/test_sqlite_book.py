@@ -235,6 +235,13 @@ def test_what_never_was_or_is_forgotten_is_not_ended(db: sqlite3.Connection, boo
     assert book.settle(db, "nobody", state="settled", settled_nanousd=7, kept_nanousd=0) is None
 
 
+def test_a_budget_of_everybody_is_one_counter_whoever_claims_it(db: sqlite3.Connection, book: SqliteBook) -> None:
+    for client in ("a", "b"):
+        book.reserve(db, client, money=[Claim(DAY, client, CALL)], slots=[], rates=[], force=False)
+
+    assert db.execute("SELECT partition, open FROM counters").fetchall() == [("", 2 * CALL)]
+
+
 def test_a_reservation_of_a_slot_alone_holds_no_money(db: sqlite3.Connection, book: SqliteBook) -> None:
     entry = book.reserve(db, "1", money=[], slots=[LEASE], rates=[], force=False).entry
 
