@@ -95,11 +95,8 @@ class Seen:
         return seen
 
     def _put(self, key: tuple[int, str], span: Span, spent: int) -> None:
-        seen = self._counters.get(key)
-        if seen is not None and seen.span.start == span.start:
-            seen.spent = spent
-            return
-        if seen is None and key[1]:
+        if key[1]:
+            # One that is known keeps its place in the line.
             self._clients[key] = None
             if len(self._clients) > CLIENTS_MAX:
                 oldest = next(iter(self._clients))
