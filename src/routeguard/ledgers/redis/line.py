@@ -203,7 +203,9 @@ class Line:
             return
         # From here on they are dealt with, whatever happens: answered, sent again, or failed.
         self._flying.extend(batch)
-        commands = [self._command(session, request) for request in batch]
+        # One moment for all of them: the reader then moves its time limit once a batch.
+        sent_at = self._loop.time()
+        commands = [self._command(session, request, sent_at) for request in batch]
         async with asyncio.timeout(self.timing.exchange):
             await session.send(commands)
         self._sent.set()
@@ -297,10 +299,10 @@ class Line:
         if not reader.cancelled():
             reader.exception()
 
-    def _command(self, session: Session, request: Request) -> list[str]:
+    def _command(self, session: Session, request: Request, sent_at: float) -> list[str]:
         epoch, moment = self.desk.preamble()
         keys, arguments = request.build()
-        request.epoch, request.sent_at = epoch, self._loop.time()
+        request.epoch, request.sent_at = epoch, sent_at
         request.sends += 1
         source = request.script.source(allow_oom=session.allow_oom)
         # By its text where this connection has not sent it yet, so that a new server changes no order either.
