@@ -41,18 +41,20 @@ class Chaos:
         """What was billed, and where the counter stands."""
         workers = [self._start() for _ in range(WORKERS)]
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            time.sleep(self._rng.uniform(0.05, 0.6))
-            if self._server is not None and self._rng.random() < 0.1:
-                self._server.restart()
-            victim = self._rng.randrange(WORKERS)
-            workers[victim].kill()
-            workers[victim].wait()
-            self.killed += 1
-            workers[victim] = self._start()
-        for worker in workers:
-            worker.kill()
-            worker.wait()
+        try:
+            while time.monotonic() < until:
+                time.sleep(self._rng.uniform(0.05, 0.6))
+                if self._server is not None and self._rng.random() < 0.1:
+                    self._server.restart()
+                victim = self._rng.randrange(WORKERS)
+                workers[victim].kill()
+                workers[victim].wait()
+                self.killed += 1
+                workers[victim] = self._start()
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
         billed = sum(int(line) for file in self._folder.glob("bill-*") for line in file.read_text().split())
         return billed, asyncio.run(self._balance())
 
