@@ -25,6 +25,7 @@ IMPORT_ROUNDS = 15
 PRICING_US_MAX = 10
 #: What an application that could use the guard has imported anyway.
 STARLETTE = "import starlette.applications, starlette.requests, starlette.responses, starlette.routing"
+CHUNK_NS_MAX = 300
 IMPORT_MS_MAX = 60
 
 
@@ -72,7 +73,12 @@ def bench_steps() -> list[Row]:
     )
     rows = [Row(name, duration(contest.median_ns(name)), "", target_of(name, contest)) for name in contest.times]
     per_chunk = chunk.difference_ns("many", "few") / (len(many) - len(few))
-    return [*rows, Row("usage, each further chunk", duration(per_chunk))]
+    return [
+        *rows,
+        Row(
+            "usage, each further chunk", duration(per_chunk), "", verdict(per_chunk, CHUNK_NS_MAX, f"{CHUNK_NS_MAX} ns")
+        ),
+    ]
 
 
 def price(tariff: Tariff, usage: Usage, wall_ns: int) -> None:

@@ -15,6 +15,8 @@ from functools import lru_cache
 
 #: Larger events are parsed every time.
 SHAPED_BYTES_MAX = 1024
+#: A longer end is no part of a pattern.
+MATCHED_END_MAX = 32
 #: Members at whose values no dialect looks, beyond their type. Adding one here means no `Dialect` and no `Tally` may
 #: ever read it.
 _TEXTS = rb"content|text|refusal|reasoning|reasoning_content|thinking|signature|partial_json|arguments|delta|response"
@@ -36,21 +38,20 @@ _HOLE = re.compile(
     rb"|(?:" + _NAMES + rb')":[ ]?"(?P<name>' + _PLAIN + rb')")'
 )
 
-Matcher = Callable[[bytes, int, int], object]
+Matcher = Callable[[bytes, int], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """An event is of this shape if it starts with `before`, ends with `after`, and `middle` matches between them."""
+    """An event is of this shape if it starts with `before`, and `rest` matches all that follows."""
 
     before: bytes
-    #: `middle(event, len(before), len(event) - len(after))` is true for the bytes from the first hole to the last.
-    middle: Matcher
-    after: bytes
+    #: `rest(event, len(before))` is true for the bytes from the first hole on.
+    rest: Matcher
 
 
 #: The shape of no event: text in UTF-8 has no such byte.
-NO_SHAPE = Shape(before=b"\xff", middle=lambda event, start, end: None, after=b"")
+NO_SHAPE = Shape(before=b"\xff", rest=lambda event, start: None)
 
 
 def shape_of(event: bytes) -> Shape | None:
@@ -70,9 +71,25 @@ def shape_of(event: bytes) -> Shape | None:
     for (next_start, next_end), next_kind in holes[1:]:
         pattern += re.escape(event[end:next_start]) + _FILLINGS[next_kind]
         end = next_end
-    return Shape(before, _matcher_of(pattern), event[end:])
+    return Shape(before, _rest_of(pattern, event[end:]))
+
+
+def _rest_of(pattern: bytes, after: bytes) -> Matcher:
+    """What matches the holes and what follows them.
+
+    A long end is compared as memory: that is faster, and it may hold the name of the stream, which would make each
+    stream compile a pattern of its own.
+    """
+    if len(after) <= MATCHED_END_MAX:
+        return _matcher_of(pattern + re.escape(after))
+    middle, after_bytes = _matcher_of(pattern), len(after)
+
+    def rest(event: bytes, start: int) -> object:
+        return event.endswith(after) and middle(event, start, len(event) - after_bytes)
+
+    return rest
 
 
 @lru_cache(maxsize=64)  # a provider has a handful; compiling one takes about 0.3 ms
-def _matcher_of(pattern: bytes) -> Matcher:
+def _matcher_of(pattern: bytes) -> Callable[..., object]:
     return re.compile(pattern).fullmatch

@@ -38,8 +38,6 @@ class StreamReader:
     """Knows at any time what the stream has reported so far."""
 
     __slots__ = (
-        "_after",
-        "_after_bytes",
         "_before",
         "_before_bytes",
         "_billed",
@@ -47,8 +45,8 @@ class StreamReader:
         "_dialect",
         "_event_bytes_max",
         "_events",
-        "_middle",
         "_readable",
+        "_rest",
         "_shapes",
         "_spoiled",
         "_tally",
@@ -82,14 +80,9 @@ class StreamReader:
 
     def feed(self, chunk: bytes) -> None:
         try:
-            # The usual chunk is one event of the shape seen last. Two comparisons of memory come first, since they
-            # are the cheapest way to say no; then one match of what stands between.
-            if (
-                chunk.startswith(self._before)
-                and chunk.endswith(self._after)
-                and self._middle(chunk, self._before_bytes, len(chunk) - self._after_bytes)
-                and not self._carry
-            ):
+            # The usual chunk is one event of the shape seen last. Most of its bytes are compared as memory, which is
+            # several times faster than matching them.
+            if chunk.startswith(self._before) and self._rest(chunk, self._before_bytes) and not self._carry:
                 return
             self._take(chunk)
         except Exception as error:  # noqa: BLE001  a bug here must not break the answer that passes by
@@ -129,11 +122,7 @@ class StreamReader:
 
     def _pass(self, raw: bytes) -> None:
         """One whole event, with the empty line that ends it."""
-        if (
-            raw.startswith(self._before)
-            and raw.endswith(self._after)
-            and self._middle(raw, self._before_bytes, len(raw) - self._after_bytes)
-        ):
+        if raw.startswith(self._before) and self._rest(raw, self._before_bytes):
             return
         if self._readable or not self._is_over():
             self._look(raw)
@@ -201,8 +190,7 @@ class StreamReader:
 
     def _take_shape(self, shape: Shape) -> None:
         self._before, self._before_bytes = shape.before, len(shape.before)
-        self._after, self._after_bytes = shape.after, len(shape.after)
-        self._middle = shape.middle
+        self._rest = shape.rest
 
     def _stop(self) -> None:
         """Look no further."""
