@@ -29,7 +29,7 @@ from routeguard.cli.check.prices import price_age
 from routeguard.cli.check.server import server_options
 from routeguard.cli.check.shape import shape_of, unguarded_chats
 from routeguard.cli.settings_of import NoGuard, Target, target
-from tests.redis.server import RedisServer, find_server
+from tests.redis.server import RedisServer, needed_server
 
 GUARD: Any = {
     "paths": ["/api/chat"],
@@ -306,9 +306,7 @@ def test_a_store_that_is_away_is_an_error_without_its_password() -> None:
 
 
 def test_the_eviction_policy_of_a_store_is_looked_at() -> None:
-    program = find_server()
-    if program is None:
-        pytest.skip("no redis-server: its policy was not looked at")
+    program = needed_server("its policy was not looked at")
 
     with RedisServer(program) as server:
         answering = looked(ledger=server.url)

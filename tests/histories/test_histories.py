@@ -20,7 +20,7 @@ from routeguard.ledgers.redis.line import Timing
 from routeguard.policy import Ledger
 from routeguard.testing import FakeClock
 from tests.histories.machine import Histories
-from tests.redis.server import RedisServer, find_server
+from tests.redis.server import RedisServer, needed_server
 from tests.sqlite.files import close_all, ledger_at
 
 #: What is counted is asked here, and not how fast: a busy machine is no reason to refuse.
@@ -65,9 +65,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
-    program = find_server()
-    if program is None:
-        pytest.skip("no redis-server: its histories were played on fakeredis alone")
+    program = needed_server("its histories were played on fakeredis alone")
     with RedisServer(program) as started:
         yield started
 

@@ -11,7 +11,7 @@ import pytest
 from routeguard.cli.prove.rows import ROWS
 from routeguard.ledgers.redis.checks import COMMANDS
 from tests.prove.copies import SETTINGS
-from tests.redis.server import RedisServer, find_server
+from tests.redis.server import RedisServer, needed_server
 
 APP = """
 from fastapi import FastAPI
@@ -110,9 +110,7 @@ def test_what_cannot_be_played_is_json_too(tmp_path: Path) -> None:
 def test_a_redis_user_that_may_not_remove_it_writes_nothing(
     allowed: list[str], code: int, says: str, tmp_path: Path
 ) -> None:
-    program = find_server()
-    if program is None:
-        pytest.skip("no redis-server: no user was tried")
+    program = needed_server("no user was tried")
     environ = {f"ROUTEGUARD_{name}": value for name, value in SETTINGS.items()}
 
     with RedisServer(program) as server:

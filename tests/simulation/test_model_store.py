@@ -10,7 +10,7 @@ import redis
 
 from routeguard.ledgers.redis.scripts import LATE, LOOK, OPEN, PAUSE, RESERVE, RESTORE, SETTLE
 from tests.redis.conftest import fresh_namespace
-from tests.redis.server import RedisServer, find_server
+from tests.redis.server import RedisServer, needed_server
 from tests.simulation.model_store import SECOND, ModelStore
 from tests.simulation.world import World
 
@@ -79,9 +79,7 @@ def histories() -> list[list[Step]]:
 
 @pytest.fixture(scope="module")
 def real_store() -> Iterator[Runs]:
-    program = find_server()
-    if program is None:
-        pytest.skip("no redis-server: the model was compared with fakeredis alone")
+    program = needed_server("the model was compared with fakeredis alone")
     with RedisServer(program) as server, redis.Redis(port=server.port, decode_responses=True, protocol=2) as client:
         yield client
 

