@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routeguard.formats.shape import NO_SHAPE, Shape, shape_of
+from routeguard.formats.stream import StreamReader
 from routeguard.usage import Usage
 from tests.answers import (
     CHAT_USAGE,
@@ -36,7 +37,10 @@ Outcome = tuple[Usage | None, Usage | None, bool, bool, str | None]
 
 
 def _outcome(*chunks: bytes) -> Outcome:
-    reader = reader_of(*chunks)
+    return _outcome_of(reader_of(*chunks))
+
+
+def _outcome_of(reader: StreamReader) -> Outcome:
     return (reader.result(failed=False), reader.result(failed=True), reader.seen, reader.terminal, reader.finish)
 
 
@@ -175,6 +179,49 @@ def test_a_stream_is_read_alike_in_any_chunks(events: list[bytes], chance: rando
     chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
 
     assert _outcome(*chunks) == _outcome(*events) == _outcome_without_shapes(whole)
+
+
+@settings(max_examples=400)
+@given(_streams(), st.randoms(use_true_random=False))
+def test_a_stream_is_read_alike_in_any_groups(events: list[bytes], chance: random.Random) -> None:
+    reader = reader_of()
+    if chance.random() < 0.3:
+        place = chance.randrange(len(events))
+        events[place] = events[place][: chance.randrange(len(events[place]))]
+    left = [*events]
+    while left:
+        size = chance.randint(1, len(left))
+        reader.feed_all(tuple(left[:size]))
+        del left[:size]
+
+    assert _outcome_of(reader) == _outcome(*events)
+
+
+@pytest.mark.parametrize("dialect", ["chat", "responses", "messages"])
+@given(data=st.data())
+def test_events_of_one_shape_are_recognised_together_only_if_each_of_them_is(dialect: str, data: st.DataObject) -> None:
+    learnt = data.draw(WELL_MADE[dialect])
+    events = data.draw(st.lists(WELL_MADE[dialect] | RAW[dialect] | SPECIAL, min_size=1, max_size=4))
+    whole = b"".join(events)
+    cut = data.draw(st.integers(0, len(whole)))
+    shape = shape_of(learnt)
+    assert shape is not None
+
+    place = data.draw(st.integers(0, len(learnt) - 1))
+    nearly = [learnt[:place] + bytes([learnt[place] + step]) + learnt[place + 1 :] for step in (-1, 1)]
+
+    for several in (events, [whole[:cut], whole[cut:]], [learnt, *events], *([learnt, one] for one in nearly)):
+        together = shape.is_of_all(several)
+
+        assert together in {False, all(_matches(shape, event) for event in several)}
+    assert shape.is_of_all([learnt, learnt]) or shape.rests is None
+
+
+def test_an_event_that_holds_what_stands_between_two_has_no_shape() -> None:
+    event = b"id: a\0b\n" + sse(chat_chunk("a"))
+
+    assert shape_of(sse(chat_chunk("a"))) is not None
+    assert shape_of(event) is None
 
 
 def _json_of(event: bytes) -> dict[str, object]:

@@ -145,6 +145,16 @@ def test_an_event_in_the_middle_of_another_is_not_skipped_because_it_is_usual() 
     assert read(first, text, again, usage[:50], text, usage[50:], done) is None
 
 
+def test_a_group_of_usual_events_in_the_middle_of_another_event_is_not_skipped() -> None:
+    opening, first, second, third, *end = chat_events("a", "b", "c")
+    reader = reader_of(opening, first, second[:-9])
+
+    reader.feed_all([third, third])
+    reader.feed_all([second[-9:], *end])
+
+    assert reader.result(failed=False) is None
+
+
 def test_result_may_be_asked_again() -> None:
     reader = reader_of(*chat_events("a"))
 

@@ -219,13 +219,14 @@ async def test_max_stream_cuts_a_started_stream_without_a_last_chunk() -> None:
             await anyio.sleep_forever()
         finally:
             with anyio.CancelScope(shield=True):
+                await send({"type": "http.response.body", "body": b"too late", "more_body": True})
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     guard = guarded(app, max_stream="20ms")
 
     client = await Client().call(guard)
 
-    assert (client.status, client.complete) == (200, False)
+    assert (client.status, client.complete, client.chunks) == (200, False, [b"x"])
     assert client.error is not None
     assert await ending(guard) == {"kept": "0.1"}
 

@@ -224,7 +224,7 @@ class RouteGuard:
         try:
             if not guard.rules.observe:
                 time_limit.set(guard.rules.stream_timeout_seconds)
-            await self.app(inner, receive, tap)
+            await self.app(inner, receive, tap.send)
         except Exception:
             failure = "exception"
             if not time_limit.passed:

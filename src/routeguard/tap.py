@@ -3,10 +3,18 @@
 Rules that live here:
 
 - Forward first, look second. Nothing is delayed, buffered or changed but the headers of the start.
+- What was forwarded is looked at in groups: between two awaits of the application each look would begin with cold
+  caches. Nobody asks before the end what has been read.
 - The ending is decided when the last body message *enters*, before it is forwarded: some servers tell the
   application of a disconnect while it still waits for that last `send`, and background tasks run after it.
 - A last body message is no evidence of success. Several stacks send it after a failure.
 """
+
+import asyncio
+import inspect
+import sys
+from collections import deque
+from collections.abc import Awaitable
 
 from routeguard.admitted import TRUNCATED, Admission
 from routeguard.attempt import Attempt
@@ -17,6 +25,9 @@ from routeguard.replay import Message, Replay, Send
 
 #: A JSON answer larger than this is not read for usage.
 READ_BYTES_MAX = 1_048_576
+#: Chunks that wait to be looked at, and the bytes of the largest that does.
+HELD_MAX = 31
+HELD_BYTES_MAX = 1_024
 
 
 class Tap:
@@ -27,6 +38,7 @@ class Tap:
         "_attempt",
         "_extra_headers",
         "_guard",
+        "_held",
         "_is_preflight",
         "_read_response",
         "_reader",
@@ -57,13 +69,31 @@ class Tap:
         self._read_response = read_response
         self._is_preflight = is_preflight
         self._reader: UsageReader | None = None
+        #: Forwarded, and not looked at yet; None where each message matters by itself.
+        self._held: deque[bytes] | None = None
         #: Status of the answer once it has started.
         self.status: int | None = None
         self.body_sent = False
         self._attempt = attempt
         self._time_limit = attempt.time_limit
 
-    async def __call__(self, message: Message) -> None:
+    def send(self, message: Message) -> Awaitable[None]:
+        """What the application has for its `send`. The usual chunk of a stream takes no coroutine of its own."""
+        held = self._held
+        try:
+            # Only the body of an answer has both.
+            body, more_body = message["body"], message["more_body"]
+        except KeyError:
+            return self._forward(message)
+        # Other types than the specification's may change after they were sent.
+        if held is None or not more_body or type(body) is not bytes or self._time_limit.passed:
+            return self._forward(message)
+        if len(held) == HELD_MAX or len(body) > HELD_BYTES_MAX:
+            return self._forward(message)
+        held.append(body)
+        return self._send(message)
+
+    async def _forward(self, message: Message) -> None:
         if self._time_limit.passed:
             # The application's time is over; what it still sends while it unwinds would end the stream well.
             return
@@ -74,8 +104,7 @@ class Tap:
                 await self._send(message)
             if body := message.get("body", b""):
                 self.body_sent = True
-                if self._reader is not None:
-                    self._reader.feed(body)
+                self._look(body)
             if more_body:
                 return
             await self._last()
@@ -96,6 +125,7 @@ class Tap:
             failure = "status_5xx"
         reader, read, seen, terminal = self._reader, None, False, False
         if reader is not None:
+            self._look()
             read = reader.result(failed=failure is not None or disconnected or not complete)
             seen, terminal = reader.seen, reader.terminal
             if reader.finish in TRUNCATED:
@@ -111,6 +141,16 @@ class Tap:
             preflight_is_free=not self.body_sent if self._is_preflight else None,
         )
 
+    def _look(self, *chunks: bytes) -> None:
+        """Look at what is held, and then at these."""
+        if self._reader is None:
+            return
+        if held := self._held:
+            chunks = (*held, *chunks)
+            held.clear()
+        if chunks:
+            self._reader.feed_all(chunks)
+
     async def _last(self) -> None:
         # Work after the last message is never cancelled.
         self._time_limit.lift()
@@ -124,6 +164,16 @@ class Tap:
             self._reader = answer_reader(
                 headers, read_bodies=self._read_response == "all", body_bytes_max=READ_BYTES_MAX
             )
+        if not self._is_preflight:
+            # Without a reader whatever is put in is let go.
+            self._held = deque(maxlen=None if self._reader is not None else 0)
         if not self._extra_headers:
             return message
         return {**message, "headers": [*headers, *self._extra_headers]}
+
+
+# `asgiref.sync.async_to_sync` warns of what does not look like a coroutine function. This returns the server's own.
+if sys.version_info >= (3, 12):
+    inspect.markcoroutinefunction(Tap.send)
+else:
+    Tap.send._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined] # noqa: SLF001

@@ -1,5 +1,6 @@
 """Reading what a whole JSON answer used."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from decimal import Decimal
 
@@ -45,6 +46,10 @@ class BodyReader:
             self._body.clear()
         else:
             self._body += chunk
+
+    def feed_all(self, chunks: Collection[bytes]) -> None:
+        for chunk in chunks:
+            self.feed(chunk)
 
     def result(self, *, failed: bool) -> Usage | None:
         # A body that parses is whole: it has reached its own end, whatever failed after it.

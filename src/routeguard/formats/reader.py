@@ -1,5 +1,6 @@
 """The one interface of everything that looks at an answer."""
 
+from collections.abc import Collection
 from typing import Protocol
 
 from routeguard.usage import Usage
@@ -25,6 +26,10 @@ class UsageReader(Protocol):
 
     def feed(self, chunk: bytes) -> None:
         """Look at the next bytes, wherever they were cut."""
+        ...
+
+    def feed_all(self, chunks: Collection[bytes]) -> None:
+        """`feed` each of them; at least one."""
         ...
 
     def result(self, *, failed: bool) -> Usage | None:

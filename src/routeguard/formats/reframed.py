@@ -5,7 +5,7 @@ holds for them as well.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from routeguard.formats.reader import UsageReader
@@ -64,6 +64,10 @@ class ReframedReader:
         except Exception as error:  # noqa: BLE001  a bug here must not break the answer that passes by
             self._lose()
             _logger.warning("a stream could not be read: %s", type(error).__name__)
+
+    def feed_all(self, chunks: Collection[bytes]) -> None:
+        for chunk in chunks:
+            self.feed(chunk)
 
     def result(self, *, failed: bool) -> Usage | None:
         if self._carry:

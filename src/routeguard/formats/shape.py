@@ -9,9 +9,10 @@ A model cannot write its way out of a hole: no quote, no line end and no backsla
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 
 #: Larger events are parsed every time.
 SHAPED_BYTES_MAX = 1024
@@ -39,6 +40,8 @@ _HOLE = re.compile(
 )
 
 Matcher = Callable[[bytes, int], object]
+#: Stands between two events that are matched together. No event that has a shape holds one.
+_BETWEEN = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,16 @@ class Shape:
     before: bytes
     #: `rest(event, len(before))` is true for the bytes from the first hole on.
     rest: Matcher
+    #: True for those bytes of several events with `_BETWEEN` between them; None where the end is not in the pattern.
+    rests: Callable[[bytes], object] | None = None
+
+    def is_of_all(self, events: Collection[bytes]) -> bool:
+        """Whether all of them are surely of this shape; False says nothing. Takes half as long as one by one."""
+        before = self.before
+        # All that lies between two texts, by their order, begins with what both of them begin with.
+        if self.rests is None or not (min(events).startswith(before) and max(events).startswith(before)):
+            return False
+        return bool(self.rests(_BETWEEN.join(map(itemgetter(slice(len(before), None)), events))))
 
 
 #: The shape of no event: text in UTF-8 has no such byte.
@@ -56,7 +69,7 @@ NO_SHAPE = Shape(before=b"\xff", rest=lambda event, start: None)
 
 def shape_of(event: bytes) -> Shape | None:
     """The shape of an event that was parsed, was of its dialect, and told nothing. None for one without holes."""
-    if len(event) > SHAPED_BYTES_MAX:
+    if len(event) > SHAPED_BYTES_MAX or _BETWEEN in event:
         return None
     holes = [(hole.span(kind), kind) for hole in _HOLE.finditer(event) if (kind := hole.lastgroup)]
     inside, _, rest = event.rpartition(b"}")
@@ -71,25 +84,27 @@ def shape_of(event: bytes) -> Shape | None:
     for (next_start, next_end), next_kind in holes[1:]:
         pattern += re.escape(event[end:next_start]) + _FILLINGS[next_kind]
         end = next_end
-    return Shape(before, _rest_of(pattern, event[end:]))
+    return _shape(before, pattern, event[end:])
 
 
-def _rest_of(pattern: bytes, after: bytes) -> Matcher:
-    """What matches the holes and what follows them.
+def _shape(before: bytes, pattern: bytes, after: bytes) -> Shape:
+    """The shape with these holes, and with `after` behind them.
 
     A long end is compared as memory: that is faster, and it may hold the name of the stream, which would make each
     stream compile a pattern of its own.
     """
     if len(after) <= MATCHED_END_MAX:
-        return _matcher_of(pattern + re.escape(after))
+        one = pattern + re.escape(after)
+        several = one + b"(?:" + re.escape(_BETWEEN) + one + b")*"
+        return Shape(before, _matcher_of(one), _matcher_of(several))
     middle, after_bytes = _matcher_of(pattern), len(after)
 
     def rest(event: bytes, start: int) -> object:
         return event.endswith(after) and middle(event, start, len(event) - after_bytes)
 
-    return rest
+    return Shape(before, rest)
 
 
-@lru_cache(maxsize=64)  # a provider has a handful; compiling one takes about 0.3 ms
+@lru_cache(maxsize=128)  # a provider has a handful; compiling one takes about 0.3 ms
 def _matcher_of(pattern: bytes) -> Callable[..., object]:
     return re.compile(pattern).fullmatch

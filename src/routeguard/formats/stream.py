@@ -10,6 +10,7 @@ Rules that live here:
 """
 
 import logging
+from collections.abc import Collection
 
 from routeguard.formats.dialects import Dialect, is_error, opened_by
 from routeguard.formats.reader import UsageReader
@@ -47,6 +48,7 @@ class StreamReader:
         "_events",
         "_readable",
         "_rest",
+        "_shape",
         "_shapes",
         "_spoiled",
         "_tally",
@@ -88,6 +90,15 @@ class StreamReader:
         except Exception as error:  # noqa: BLE001  a bug here must not break the answer that passes by
             self._stop()
             _logger.warning("a stream could not be read: %s", type(error).__name__)
+
+    def feed_all(self, chunks: Collection[bytes]) -> None:
+        try:
+            is_known = not self._carry and self._shape.is_of_all(chunks)
+        except TypeError:  # one of them is not bytes, of which `feed` will complain
+            is_known = False
+        if not is_known:
+            for chunk in chunks:
+                self.feed(chunk)
 
     def result(self, *, failed: bool) -> Usage | None:
         if self._carry:
@@ -189,6 +200,7 @@ class StreamReader:
             self._take_shape(shape)
 
     def _take_shape(self, shape: Shape) -> None:
+        self._shape = shape
         self._before, self._before_bytes = shape.before, len(shape.before)
         self._rest = shape.rest
 
