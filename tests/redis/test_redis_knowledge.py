@@ -2,7 +2,7 @@
 
 import pytest
 
-from routeguard.ledgers.redis.knowledge import FREED_PER_ANSWER, Knowledge, Known
+from routeguard.ledgers.redis.knowledge import FREED_PER_ANSWER, TAKEN_IN_LATE_US, Knowledge, Known
 from routeguard.ledgers.redis.reply import Account, Parts, Reply
 from routeguard.ledgers.redis.store_clock import Windows
 from routeguard.policy import Span
@@ -191,6 +191,33 @@ def test_an_answer_that_is_older_than_the_last_is_no_loss_and_teaches_nothing() 
 
     assert older is True
     assert knowledge.spent(DAY, "") == 5
+
+
+@pytest.mark.parametrize(("adjusts", "highest"), [(0, 9), (1, 5)])
+def test_an_answer_that_was_overtaken_tells_how_much_there_was_unless_it_was_lowered_since(
+    adjusts: int, highest: int
+) -> None:
+    knowledge = Knowledge(clients_max=10)
+    knowledge.learn(reply(everybody(settled=5), now_us=20, adjusts=adjusts))
+
+    knowledge.learn(reply(everybody(settled=4, open=5), now_us=19))
+
+    ((*_, known),) = knowledge.highest()
+    assert (known.highest_nanousd, known.parts) == (highest, Parts(settled=5))
+
+
+def test_answers_teach_and_show_a_loss_also_after_the_stores_clock_was_set_back() -> None:
+    knowledge = Knowledge(clients_max=10)
+    now_us = 10 * TAKEN_IN_LATE_US
+    knowledge.learn(reply(everybody(settled=5), now_us=now_us))
+    set_back_us = now_us - TAKEN_IN_LATE_US
+
+    later = knowledge.learn(reply(everybody(settled=6, open=3), now_us=set_back_us))
+    fallen = knowledge.learn(reply(everybody(settled=4), now_us=set_back_us + 1))
+
+    ((*_, known),) = knowledge.highest()
+    assert [later, fallen] == [True, False]
+    assert (known.highest_nanousd, knowledge.spent(DAY, "")) == (9, 6)
 
 
 def test_an_answer_of_the_same_microsecond_is_looked_at() -> None:

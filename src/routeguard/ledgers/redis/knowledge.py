@@ -20,6 +20,8 @@ from routeguard.ledgers.redis.store_clock import Windows
 
 #: Entries of past windows freed with each answer.
 FREED_PER_ANSWER = 4
+#: How much older than the newest an answer can be. One that seems older than that comes from a clock that was set back.
+TAKEN_IN_LATE_US = 10_000_000
 EVERYBODY, OVERFLOW, CLIENT = "a", "o", "c|"
 
 
@@ -114,7 +116,6 @@ class Knowledge:
         return iter(found)
 
     def _learn(self, account: Account, reply: Reply) -> bool:
-        now_us, adjusts = reply.now_us, reply.adjusts
         counter, start, kind = split(account.field)
         window = self._windows.get(counter)
         if window is None or window.start < start:
@@ -128,22 +129,9 @@ class Knowledge:
         known = window.find(kind)
         if known is None:
             if account.parts.charged or not kind.startswith(CLIENT):
-                window.put(kind, Known(account.parts, now_us, account.parts.charged, adjusts))
+                window.put(kind, Known(account.parts, reply.now_us, account.parts.charged, reply.adjusts))
             return True
-        if now_us < known.seen_us:
-            # An answer another event loop of this process got earlier and took in later.
-            return True
-        if adjusts > known.adjusts:
-            # An operator may have lowered it; from here on this is the most that it is known to have held.
-            known.parts, known.highest_nanousd = account.parts, account.parts.charged
-            known.seen_us, known.adjusts = now_us, adjusts
-            return True
-        is_whole = account.parts.firm >= known.parts.firm
-        known.highest_nanousd = max(known.highest_nanousd, account.parts.charged)
-        known.seen_us = now_us
-        if is_whole:
-            known.parts = account.parts
-        return is_whole
+        return _learn_more(known, account.parts, reply.now_us, reply.adjusts)
 
     def _free_some(self) -> None:
         for _ in range(FREED_PER_ANSWER):
@@ -153,6 +141,26 @@ class Knowledge:
                 self._past[-1].popitem()
             else:
                 self._past.pop()
+
+
+def _learn_more(known: Known, parts: Parts, now_us: int, adjusts: int) -> bool:
+    """Take in what an account holds by now. False when money that cannot go away has gone."""
+    if known.seen_us - TAKEN_IN_LATE_US < now_us < known.seen_us:
+        # An answer that another event loop of this process took in late. There was that much all the same.
+        if adjusts == known.adjusts:
+            known.highest_nanousd = max(known.highest_nanousd, parts.charged)
+        return True
+    if adjusts > known.adjusts:
+        # An operator may have lowered it; from here on this is the most that it is known to have held.
+        known.parts, known.highest_nanousd = parts, parts.charged
+        known.seen_us, known.adjusts = now_us, adjusts
+        return True
+    is_whole = parts.firm >= known.parts.firm
+    known.highest_nanousd = max(known.highest_nanousd, parts.charged)
+    known.seen_us = now_us
+    if is_whole:
+        known.parts = parts
+    return is_whole
 
 
 def split(name: str) -> tuple[str, int, str]:
