@@ -9,7 +9,8 @@ import trio
 from routeguard.errors import ConfigError
 from routeguard.ledgers.redis import RedisLedger
 from routeguard.ledgers.redis.checks import COMMANDS, OPTIONAL_COMMANDS, _check_server
-from routeguard.policy import LedgerUnavailable
+from routeguard.ledgers.redis.claims import Claims
+from routeguard.policy import NANOSECONDS, Claim, LedgerUnavailable, Rate
 from tests.redis.calls import CALL, balance, reserve, settle
 from tests.redis.conftest import Opens
 from tests.redis.server import RedisServer
@@ -124,8 +125,12 @@ async def test_the_access_list_in_the_documentation_is_enough_for_everything(
     held = await reserve(ledger, "1")
     assert await settle(ledger, held, CALL)
     ledger.charge_late(held, charge_id="late", extra_nanousd=1)
+    lost = Claims("2", [], [], [Claim(Rate("client-1", 9, NANOSECONDS), "a", 1)], force=False)
+    await ledger.reserve(lost.id, money=[], slots=[], rates=lost.rates)
+    ledger._release(lost)
     await ledger.set_paused(paused=True)
     assert (await balance(ledger)).settled_nanousd == CALL + 1
+    assert len(ledger._store.debts) == 0, "the store took everything"
 
 
 @pytest.mark.parametrize(

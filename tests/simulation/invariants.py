@@ -4,9 +4,11 @@
 - The counter is the sum of its records, part by part, and no part is negative.
 - Without overruns it is within the cap.
 - The slots are the open reservations whose lease runs.
+- The places in a rate are the reservations of its window, without those that nobody was admitted by. Where the clock
+  was set back there may be more.
 - Every decision takes a second at most.
 - In the end every reservation of a living worker has the ending that the worker gave it, once; one whose answer was
-  lost is released; and what dead workers held is orphaned at the end of its lease.
+  lost is released, and has no place in a rate; and what dead workers held is orphaned at the end of its lease.
 
 Where the store loses what it acknowledged, billed <= counter + known loss, and the loss is exactly:
 
@@ -19,10 +21,12 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from routeguard.ledgers.redis.keyspace import Keyspace
 from tests.simulation.broken import Broken
-from tests.simulation.model_data import Data
+from tests.simulation.model_data import Data, split_record
+from tests.simulation.model_rates import places
 from tests.simulation.model_store import KEPT, OPEN, ORPHANED, OVERRUN, SETTLED
-from tests.simulation.worker import DAY, EVER, LEASE_SECONDS
+from tests.simulation.worker import DAY, EVER, LEASE_SECONDS, RATES
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 DECISION_SECONDS = 1.0
 #: Floats add up to a little more.
 ROUNDING_SECONDS = 1e-6
+KEYS = Keyspace("sim")
 
 
 def check(world: "World") -> None:
@@ -43,6 +48,7 @@ def check(world: "World") -> None:
     _check_bill(world)
     _check_records(world)
     _check_slots(world)
+    _check_rates(world)
 
 
 def _check_bill(world: "World") -> None:
@@ -83,7 +89,7 @@ def _held(data: Data) -> dict[str, list[int]]:
     sums: dict[str, list[int]] = defaultdict(lambda: [0] * 5)
     for record in data.calls.values():
         if record.startswith(("open ", "orphaned ")):
-            state, amount, *fields = record.split()
+            (state, amount, *fields), _ = split_record(record)
             for name in fields:
                 sums[name][OPEN if state == "open" else ORPHANED] += int(amount)
     return sums
@@ -112,6 +118,23 @@ def _check_slots(world: "World") -> None:
         raise Broken(f"slots {sorted(held)}, and running are {sorted(running)}")
 
 
+def _check_rates(world: "World") -> None:
+    now_us, taken = world.server.now_us(), world.audit.places.values()
+    for rate in RATES:
+        since_us = now_us - rate.window_ns // 1000
+        found = places(world.server.model.data.rates.get(KEYS.rate(rate, ""), []), since=since_us)
+        if world.server.jumped < 0:
+            # Time has passed all the same: no place is back before its window is over.
+            since = world.loop.time() - rate.window_ns / 1e9 + ROUNDING_SECONDS
+            expected = sum(place.at > since for place in taken)
+            is_wrong = found < expected
+        else:
+            expected = sum(place.at_us > since_us for place in taken)
+            is_wrong = found != expected
+        if is_wrong:
+            raise Broken(f"{rate.name} has {found} places taken, and {expected} reservations have one")
+
+
 def check_endings(world: "World") -> None:
     """When everything that was owed is written."""
     data = world.server.model.data
@@ -120,6 +143,10 @@ def check_endings(world: "World") -> None:
         worker = name.removeprefix("late:").split("-")[0]
         if worker in living and record.startswith(("open ", "orphaned ")) and world.loss != "behind":
             raise Broken(f"{name} of a living worker is {record}")
+    admitted = {call.id for call in world.calls}
+    for name in world.audit.places if world.loss != "behind" else ():
+        if name.split("-")[0] in living and name not in admitted:
+            raise Broken(f"{name} has a place in the rates, and nobody was admitted by it")
     if world.loss != "none":
         return
     for call in world.calls:

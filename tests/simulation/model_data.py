@@ -56,6 +56,13 @@ class Money:
     overflow: bool = False
 
 
+def split_record(record: str) -> tuple[list[str], str]:
+    """Its words; and when it took its places in the rates, or nothing."""
+    parts = record.split()
+    claimed = parts.pop() if parts and parts[-1].startswith("@") else ""
+    return parts, claimed
+
+
 @dataclass(slots=True)
 class Data:
     """Everything that a server keeps."""
@@ -68,3 +75,5 @@ class Data:
     due: dict[str, int] = field(default_factory=dict)
     #: By key, then the end of each lease by id.
     slots: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: Claims of rates, oldest first, by key: `[at]` in a log, `[first, last, count]` in buckets.
+    rates: dict[str, list[list[int]]] = field(default_factory=dict)

@@ -1,13 +1,14 @@
 """A second implementation of the scripts, in Python, small enough to run a hundred thousand times.
 
 `test_model_store` replays the same histories here, on fakeredis and on a real server, and compares every answer.
-Rates are left out: they have tests of their own, and nothing that a network does to them costs money.
+Logs of rates do not expire by themselves: an old claim counts as little as one that is not there.
 """
 
 import copy
 from collections.abc import Iterator, Sequence
 
-from tests.simulation.model_data import Arguments, Data, KnownWindows, Money
+from tests.simulation.model_data import Arguments, Data, KnownWindows, Money, split_record
+from tests.simulation.model_rates import Asked, claim, give_back, wait_us
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -107,7 +108,7 @@ class ModelStore:
         rest = iter(keys[5:])
         slot_count, lease = given.number(), given.number()
         slots = [(next(rest), given.take()) for _ in range(slot_count)]
-        assert given.number() == 0, "the model counts no rates"
+        rates = [Asked(next(rest), given.number(), given.number()) for _ in range(given.number())]
         meta = self.data.meta
         if meta.get("epoch") != epoch:
             return self._reply("lost")
@@ -123,10 +124,14 @@ class ModelStore:
         if not known or asked < self.now - ASKED_TOO_LONG_AGO:
             return self._reply("stale")
         letters = self._verdict(money, slots, amount)
-        admitted = force or set(letters) <= {"."}
+        waits = [wait_us(self.data, rate, self.now) for rate in rates]
+        admitted = force or (set(letters) <= {"."} and not any(waits))
         if admitted:
             self._debit(reservation, money, slots, amount=amount, lease=lease)
-        answer = self._reply("ok" if admitted else "refused", letters)
+        if admitted and rates and not any(waits):
+            claim(self.data, rates, self.now)
+            self.data.calls[reservation] += f" @{self.now}.{self.data.meta.get('moved', '0')}"
+        answer = self._reply("ok" if admitted else "refused", letters, " ".join(map(str, waits)))
         for one in money:
             clients = "" if one.clients is None else str(one.clients)
             answer += [one.field, self._packed(one.field), clients]
@@ -137,8 +142,9 @@ class ModelStore:
         assert given.take() == "", "the model writes nothing down for a journal"
         if self.data.meta.get("epoch") != epoch:
             return self._reply("lost")
+        logs = list(zip(reversed(keys), reversed(given.rest()), strict=False))
         record = self.data.calls.get(reservation)
-        parts = [] if record is None else record.split()
+        parts, claimed = ([], "") if record is None else split_record(record)
         if record is not None and parts[0] not in {"open", "orphaned"}:
             return self._reply("ended", parts[0])
         amount = int(parts[1]) if parts else 0
@@ -154,6 +160,8 @@ class ModelStore:
             packed = self._packed(name)
             self._leave_if_empty(name)
             answer += [name, packed, ""]
+        if claimed:
+            give_back(self.data, logs, claimed)
         self.data.calls[reservation] = f"{state} {amount}"
         self.data.due[f"r{reservation}"] = self.now + ENDED_KEPT
         for key in keys[3:]:
@@ -254,18 +262,19 @@ class ModelStore:
         return bool(due)
 
     def _is_of_use(self, record: str) -> bool:
-        state, _, *fields = record.split() if record else ["", ""]
-        return state == "orphaned" and any(name in self.data.accounts for name in fields)
+        parts, _ = split_record(record)
+        return parts[:1] == ["orphaned"] and any(name in self.data.accounts for name in parts[2:])
 
     def _orphan(self, reservation: str) -> None:
-        _, amount, *fields = self.data.calls[reservation].split()
+        record = self.data.calls[reservation]
+        (_, amount, *fields), _ = split_record(record)
         for name in fields:
             account = self.data.accounts.get(name)
             if account is not None:
                 moved = min(account[OPEN], int(amount))
                 account[OPEN] -= moved
                 account[ORPHANED] += moved
-        self.data.calls[reservation] = " ".join(["orphaned", amount, *fields])
+        self.data.calls[reservation] = "orphaned" + record.removeprefix("open")
         self.data.due[f"r{reservation}"] = self.now + ORPHAN_KEPT
         self.data.slots.get(self.everybody, {}).pop(reservation, None)
         self.orphans.append(reservation)

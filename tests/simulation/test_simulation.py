@@ -7,13 +7,15 @@ import os
 import random
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from routeguard.ledgers.redis import RedisLedger
 from routeguard.ledgers.redis.claims import Claims
 from tests.simulation.broken import Broken
-from tests.simulation.model_data import Arguments, Money
+from tests.simulation.model_data import Arguments, Money, split_record
+from tests.simulation.model_rates import give_back
 from tests.simulation.model_store import ModelStore
 from tests.simulation.world import World, play
 
@@ -75,10 +77,10 @@ class GivesMoneyBack(ModelStore):
 
 
 class Overbooks(ModelStore):
-    """Admits somewhat above the cap."""
+    """Admits beside open reservations as if they were none."""
 
     def _verdict(self, money: Sequence[Money], slots: Sequence[tuple[str, str]], amount: int) -> str:
-        return super()._verdict(money, slots, amount // 2)
+        return super()._verdict(money, slots, amount).replace("b", ".")
 
 
 class EndsTwice(ModelStore):
@@ -109,6 +111,44 @@ def test_a_ledger_that_forgets_what_it_may_have_reserved_is_noticed() -> None:
             World(seed, ledger=NeverReleases).run()
 
     with pytest.raises(Broken, match="of a living worker is"):
+        run()
+
+
+class KeepsPlaces(RedisLedger):
+    """Takes back the money and the slots alone."""
+
+    def _release(self, claims: Claims) -> None:
+        super()._release(replace(claims, rates=()))
+
+
+class TakesOthers(ModelStore):
+    """Gives a place back with every ending."""
+
+    def _settle(self, epoch: str, keys: list[str], given: Arguments) -> list[str]:
+        before = dict(self.data.calls)
+        answer = super()._settle(epoch, keys, given)
+        if answer[0] == "ok":
+            name = next(name for name, record in self.data.calls.items() if before.get(name) != record)
+            _, claimed = split_record(before[name])
+            give_back(self.data, [(key, "log") for key in self.data.rates], claimed)
+        return answer
+
+
+def test_a_ledger_that_leaves_places_in_the_rates_is_noticed() -> None:
+    def run() -> None:
+        for seed in range(TRIES):
+            World(seed, ledger=KeepsPlaces).run()
+
+    with pytest.raises(Broken, match="places taken"):
+        run()
+
+
+def test_a_store_that_gives_back_the_places_of_the_admitted_is_noticed() -> None:
+    def run() -> None:
+        for seed in range(TRIES):
+            World(seed, model=TakesOthers).run()
+
+    with pytest.raises(Broken, match="places taken"):
         run()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from routeguard.ledgers.redis.store_clock import StoreClock
-from routeguard.policy import Budget, Claim, LedgerUnavailable, Parallel, Refused, Reservation, State, Window
+from routeguard.policy import Budget, Claim, LedgerUnavailable, Parallel, Rate, Refused, Reservation, State, Window
 from tests.simulation.broken import Broken
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ DAY = Budget("day", Window("day", UTC), 10 * CALL)
 MINE = Budget("total", Window("total", UTC), 3 * CALL, per_client=True)
 LEASE_SECONDS = 5
 SLOT = Parallel(12, LEASE_SECONDS * 10**9)
+#: A log that is full now and then, and buckets of ten seconds.
+RATES = (Rate("global-1", 15, 2 * 10**9), Rate("global-2", 150, 600 * 10**9))
 
 
 @dataclass(slots=True)
@@ -118,6 +120,7 @@ class Worker:
             name,
             money=[Claim(EVER, "", amount), Claim(DAY, "", amount), Claim(MINE, name, amount)],
             slots=[Claim(SLOT, "", 1)],
+            rates=[Claim(rate, "", 1) for rate in RATES],
         )
         fields: tuple[str, ...] = getattr(reservation, "fields")  # noqa: B009 - of RedisReservation
         if fields[2].rpartition("|")[2] not in {name, "o"}:

@@ -27,6 +27,14 @@ TROUBLE_SECONDS, CALM_SECONDS = 10.0, 20.0
 Loss = Literal["none", "emptied", "behind"]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """When it was taken: on the server's clock, and in the time that all share."""
+
+    at_us: int
+    at: float
+
+
 @dataclass(slots=True)
 class Audit:
     """What the store did, as seen from its door."""
@@ -35,6 +43,9 @@ class Audit:
     debits: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
     endings: dict[str, list[tuple[str, int, int]]] = field(default_factory=lambda: defaultdict(list))
     late: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
+    #: Reservations that took a place in each rate, and were not taken back; and those of them that the copy has.
+    places: dict[str, Place] = field(default_factory=dict)
+    copied: dict[str, Place] = field(default_factory=dict)
     #: Debited by field, since the copy was taken.
     tail: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
@@ -107,7 +118,7 @@ class World:
         copied_at = loses_at - rng.uniform(0.05, 2.0)
         while self.loop.time() < ends:
             if self.loss == "behind" and self.copy is None and self.loop.time() >= copied_at:
-                self.copy = self.server.model.copy()
+                self.copy, self.audit.copied = self.server.model.copy(), dict(self.audit.places)
             if self.loss != "none" and not self.has_lost and self.loop.time() >= loses_at:
                 self._lose()
             if rng.random() < 0.2:
@@ -180,11 +191,12 @@ class World:
             self.to_raise = {name for name, worker in self.workers.items() if worker.ledger._store.epoch}
             self._count_unwitnessed()
             self.server.model.empty()
+            self.audit.places.clear()
         else:
             assert self.copy is not None
             for name, debited in self.audit.tail.items():
                 self.known_loss[name] += debited
-            self.server.model.data = self.copy
+            self.server.model.data, self.audit.places = self.copy, self.audit.copied
         self._note_switch(None)
 
     def _count_unwitnessed(self) -> None:
@@ -231,9 +243,13 @@ class World:
             if name in audit.debits and self.loss == "none":
                 raise Broken(f"{name} was debited twice")
             audit.debits[name] = (amount, fields)
+            audit.places[name] = Place(int(answer[1]), self.loop.time())
             self._note_debit(amount, fields)
         elif script == "settle" and status == "ok":
             audit.endings[arguments[2]].append((arguments[3], int(arguments[4]), int(arguments[5])))
+            if arguments[3] == "released":
+                # Workers release nothing else but what nobody was admitted by.
+                audit.places.pop(arguments[2], None)
         elif script == "late" and status == "ok":
             audit.late[arguments[2]] = (int(arguments[3]), answer[7::3])
             self._note_debit(int(arguments[3]), answer[7::3])

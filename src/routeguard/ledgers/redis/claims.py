@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from routeguard.ledgers.redis.keyspace import Keyspace
+from routeguard.ledgers.redis.keyspace import Keyspace, kind_of_log
 from routeguard.ledgers.redis.reply import Reply
 from routeguard.ledgers.redis.store_clock import Calendar, StoreClock
 from routeguard.policy import Budget, Claim, Parallel, Rate, Refused
@@ -49,6 +49,10 @@ class Claims:
             *[keyspace.slots_of(slot.partition) for slot in self.slots],
             *[keyspace.rate(rate.policy, rate.partition) for rate in self.rates],
         ]
+
+    def places(self, keyspace: Keyspace) -> dict[str, str]:
+        """Keys of the logs in which it takes a place, and what each is. Rates over one window share one."""
+        return {keyspace.rate(rate.policy, rate.partition): kind_of_log(rate.policy) for rate in self.rates}
 
     def arguments(self, *, clock: StoreClock, calendar: Calendar, clients_max: int) -> list[str]:
         """As `reserve.lua` reads them."""

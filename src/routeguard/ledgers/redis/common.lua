@@ -1,8 +1,8 @@
 -- In front of every script, before the parts it names in scripts.py: the keys, the time, and what a reply is. A script
 -- runs as a whole each time, and makes each function anew: what few need is in a part of its own.
 --
--- KEYS  1 hash    the ledger: epoch, schema, salt, paused, turned, wall, until, restored, and one field an
---                   account, and who was first to ask for a name
+-- KEYS  1 hash    the ledger: epoch, schema, salt, paused, turned, wall, until, restored, how often a clock set back
+--                   has moved claims of rates, and one field an account, and who was first to ask for a name
 --       2 hash    records by reservation id, and the ids of late charges
 --       3 zset    what is due when (microseconds): r<id> a lease or a record, m<field> a past account
 --       4 zset    slots of everybody: id by the end of its lease

@@ -24,8 +24,7 @@ local function reap(most)
     if redis.call('HGET', LEDGER, 'journal') then
       write_down('orphan', id, amount, {orphaned = amount}, {unpack(parts, 3)}, '-')
     end
-    parts[1] = 'orphaned'
-    redis.call('HSET', CALLS, id, table.concat(parts, ' '))
+    redis.call('HSET', CALLS, id, 'orphaned' .. string.sub(record, #'open' + 1))
     redis.call('ZADD', DUE, text(now + ORPHAN_KEPT), 'r' .. id)
     redis.call('ZREM', SLOTS, id)
     orphans[#orphans + 1] = id

@@ -27,5 +27,9 @@ class Keyspace:
 
     def rate(self, rate: Rate, partition: str) -> str:
         """The log of a rate. Quotas over one window share it, so that a changed quota keeps what was claimed."""
-        kind = "log" if rate.quota <= EXACT_MAX else "buckets"
-        return f"{self._prefix}:rate:{rate.window_ns // 1000}:{kind}:{partition}"
+        return f"{self._prefix}:rate:{rate.window_ns // 1000}:{kind_of_log(rate)}:{partition}"
+
+
+def kind_of_log(rate: Rate) -> str:
+    """How its claims are written down: a `log` of all of them, or `buckets`."""
+    return "log" if rate.quota <= EXACT_MAX else "buckets"

@@ -3,7 +3,8 @@
 Rules that live here:
 
 - One script a reserve and one a settle; what they do stands in the `.lua` files.
-- A reserve whose outcome nobody learns is released by its id as soon as the store answers again.
+- A reserve whose outcome nobody learns is released by its id as soon as the store answers again, and its places in the
+  rates are given back: nobody was admitted by it.
 - An ending is queued before the first await, and stays to be written when the store is away.
 """
 
@@ -352,7 +353,7 @@ class RedisLedger:
 
     def _known(self, claims: Claims, reply: Reply) -> RedisReservation:
         """The reservation that a reserve with the same id made before."""
-        word, amount, *fields = reply.first.split()
+        word, amount, *fields = [part for part in reply.first.split() if not part.startswith("@")]
         if word not in {"open", "orphaned"}:
             raise LedgerUnavailable(f"this reservation has ended already ({word})")
         state: State = "open" if word == "open" else "orphaned"
@@ -364,9 +365,14 @@ class RedisLedger:
         return self._hold(claims, state, fields, None)
 
     def _release(self, claims: Claims) -> None:
-        """By its id, whether or not there is anything: a reserve that arrives later finds that it has ended."""
-        keys = self._keys_of_settle(claims.slot_partitions)
-        arguments = [claims.id, "released", "0", "0", UNKNOWN if self.journal is not None else ""]
+        """By its id, whether or not there is anything: a reserve that arrives later finds that it has ended.
+
+        Nobody was admitted by it, so its places in the rates go back with its money and its slots.
+        """
+        places = claims.places(self._keyspace)
+        keys = [*self._keys_of_settle(claims.slot_partitions), *places]
+        note = UNKNOWN if self.journal is not None else ""
+        arguments = [claims.id, "released", "0", "0", note, *places.values()]
         self._store.owe(Debt(SETTLE, keys, arguments))
 
     def _keys_of_settle(self, slot_partitions: Sequence[str]) -> list[str]:

@@ -1,9 +1,15 @@
 -- How a record is read, and written for the journal.
 
+-- "open", "orphaned" or how it ended, its amount, and the fields of its accounts; kept apart, behind an @, the
+-- microsecond in which it took its places in the rates, and how often claims had been moved by then.
 local function words(record)
   local found = {}
   for word in string.gmatch(record, '%S+') do
     found[#found + 1] = word
+  end
+  local claimed, moved = string.match(found[#found] or '', '^@(%d+)%.(%d+)$')
+  if claimed then
+    found[#found], found.claimed, found.moved = nil, tonumber(claimed), moved
   end
   return found
 end

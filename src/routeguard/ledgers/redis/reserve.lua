@@ -33,7 +33,7 @@ end
 -- The accounts of every claim, in one read; false when a window is not one of those the caller knows.
 local meta
 local function read_accounts()
-  local fields = {'epoch', 'until', 'wall', 'adjusts'}
+  local fields = {'epoch', 'until', 'wall', 'adjusts', 'moved'}
   for _, claim in ipairs(money) do
     claim.window, claim.ends = window(claim.known)
     if not claim.window then
@@ -48,7 +48,7 @@ local function read_accounts()
     end
   end
   meta = redis.call('HMGET', LEDGER, unpack(fields))
-  local at = 4
+  local at = 5
   for _, claim in ipairs(money) do
     at = at + 1
     claim.field, claim.packed = fields[at], meta[at]
@@ -72,6 +72,12 @@ local function write_log(rate, log)
   redis.call('SET', rate.key, log, 'PX', text(math.ceil(rate.window / 1000)))
 end
 
+-- Claims that were moved are not found where their records say: none of those made before is given back.
+local function write_moved(rate, log)
+  meta[5] = text(redis.call('HINCRBY', LEDGER, 'moved', '1'))
+  write_log(rate, log)
+end
+
 -- Up to EXACT_MAX a rate is a log of its claims, 16 digits each, oldest first. A clock set back leaves claims in the
 -- future: they happened before now, so they count from now, late rather than early. That is written at once, also
 -- by a refusal, or they would count from now for ever.
@@ -82,7 +88,7 @@ local function exact_wait(rate)
       return string.format('%016d', math.min(tonumber(entry), now))
     end)
     rate.log = log
-    write_log(rate, log)
+    write_moved(rate, log)
   end
   if #log < 16 * rate.quota then
     return 0
@@ -106,7 +112,7 @@ local function bucket_wait(rate)
       return string.format('%016d%016d%s', math.min(tonumber(first), now), math.min(tonumber(last), now), count)
     end)
     log = string.sub(log, 1, 10) .. clipped
-    write_log(rate, log)
+    write_moved(rate, log)
   end
   local held, from = number(log, 1, 10), 11
   while from <= #log and number(log, from + 16, 16) <= now - rate.window do
@@ -196,6 +202,12 @@ local function debit(limited)
     written[#written + 1], written[#written + 2] = claim.field, claim.packed
     record[#record + 1] = claim.field
   end
+  -- What is only observed takes no place that is not there: of a crowd, all would be counted as refused and not the
+  -- excess.
+  local claimed = limited and {} or rates
+  if #claimed > 0 then
+    record[#record + 1] = '@' .. now_text .. '.' .. (meta[5] or '0')
+  end
   local ends = text(now + lease)
   redis.call('HSET', LEDGER, unpack(written))
   redis.call('HSET', CALLS, id, table.concat(record, ' '))
@@ -209,12 +221,8 @@ local function debit(limited)
       redis.call('PEXPIRE', slot.key, text(math.ceil((lease + DAY) / 1000)))
     end
   end
-  -- What is only observed takes no slot that is not there: of a crowd, all would be counted as refused and not the
-  -- excess.
-  if not limited then
-    for _, rate in ipairs(rates) do
-      write_log(rate, rate.quota <= EXACT_MAX and exact_claim(rate) or bucket_claim(rate))
-    end
+  for _, rate in ipairs(claimed) do
+    write_log(rate, rate.quota <= EXACT_MAX and exact_claim(rate) or bucket_claim(rate))
   end
 end
 

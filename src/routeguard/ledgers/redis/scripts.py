@@ -44,7 +44,7 @@ OPEN = _load("open", "accounts", "records")
 RESERVE = _load("reserve", "accounts", "records", "due")
 LOOK = _load("look", "accounts", "records", "due")
 # A full store must refuse new reservations and still take down what the old ones cost.
-SETTLE = _load("settle", "accounts", "clients", "records", allow_oom=True)
+SETTLE = _load("settle", "accounts", "clients", "records", "places", allow_oom=True)
 LATE = _load("late", "accounts", "clients", "records", allow_oom=True)
 PAUSE = _load("pause", allow_oom=True)
 FIRST = _load("first", allow_oom=True)

@@ -1,10 +1,12 @@
 -- End a reservation in the accounts its record names: replace what it debited by what is charged.
 --
 -- ARGV  id, state, settled, kept, what the guard knows besides (empty: no journal); the client slots it may hold are
---       KEYS from 6
+--       KEYS from 6. When nobody was admitted by it: what the log of each rate is that it may have a place in, log or
+--       buckets; these logs are the last of KEYS
 -- Reply ok with the record and the accounts; ended when it had ended before; unknown when there is no record. Then the
 --       ending is written down as well: a reserve that is still on its way must find it.
 local id, state, settled, kept, note = take(), take(), tonumber(take()), tonumber(take()), take()
+local rates = #ARGV - argument
 local EVENTS = {settled = 'settle', kept = 'keep', released = 'release'}
 if redis.call('HGET', LEDGER, 'epoch') ~= ARGV[1] then
   return reply('lost')
@@ -15,7 +17,7 @@ local function finish(amount)
   redis.call('HSET', CALLS, id, state .. ' ' .. amount)
   redis.call('ZADD', DUE, text(now + ENDED_KEPT), 'r' .. id)
   redis.call('ZREM', SLOTS, id)
-  for i = COMMON_KEYS + 1, #KEYS do
+  for i = COMMON_KEYS + 1, #KEYS - rates do
     redis.call('ZREM', KEYS[i], id)
   end
 end
@@ -50,6 +52,9 @@ for i = 3, #parts do
     store(parts[i], a)
     add(answer, parts[i], pack(a))
   end
+end
+if rates > 0 and parts.claimed then
+  give_places_back(parts, {unpack(KEYS, #KEYS - rates + 1)}, {unpack(ARGV, argument + 1)})
 end
 finish(parts[2])
 return answer
