@@ -60,7 +60,7 @@ class Operation(Generic[ResultT]):
         *,
         seconds: float | None,
         then: Callable[[ResultT], None] | None = None,
-        undo: "Callable[[ResultT | None], Operation[Any] | None] | None" = None,
+        undo: Callable[[sqlite3.Connection, ResultT | None], object] | None = None,
     ) -> None:
         """
         Args:
@@ -68,8 +68,7 @@ class Operation(Generic[ResultT]):
             run: The function. What it raises takes back the whole transaction.
             seconds: How long the answer is of use; None for what must be written, however long it takes.
             then: What to do with the result once it is committed, whether or not somebody waits.
-            undo: What takes back the result when nobody is there any more for the answer, or, given None, what it
-                may have done.
+            undo: Takes back the result, in a later transaction, when nobody is there any more for the answer.
         """
         self.book = book
         self.then = then
@@ -121,7 +120,9 @@ class Operation(Generic[ResultT]):
         """What takes it back; None where there is nothing to take back."""
         if not self.taken or self._undo is None:
             return None
-        return self._undo(self._result)
+        undo = self._undo
+        # What came of it is known by then: the thread may be about it at this moment.
+        return Operation(self.book, lambda db: undo(db, self._result), seconds=None)
 
     def failed(self, error: Exception) -> None:
         """It was not written, or nobody knows."""

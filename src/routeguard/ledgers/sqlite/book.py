@@ -61,6 +61,8 @@ class Debited:
     shares: tuple[Share, ...] = ()
     #: This question wrote the entry, and not an earlier one with the same id.
     is_new: bool = False
+    #: When it took its places in the rates; None where it took none.
+    claimed_ns: int | None = None
 
 
 class SqliteBook:
@@ -184,9 +186,20 @@ class SqliteBook:
             now_ns + max([claim.policy.lease_ns for claim in slots]) if slots else None,
         )
         self._entries.write(db, entry, now_ns)
-        if rate_rows is not None and not full_rates:
-            rate_rows.take(now_ns, clients_max=self._clients_max)
-        return Debited(entry, refused, shares, is_new=True)
+        if rate_rows is None or full_rates:
+            return Debited(entry, refused, shares, is_new=True)
+        rate_rows.take(now_ns, clients_max=self._clients_max)
+        return Debited(entry, refused, shares, is_new=True, claimed_ns=now_ns)
+
+    def take_back(
+        self, db: sqlite3.Connection, debited: Debited | None, *, entry_id: str, rates: Sequence[Claim[Rate]]
+    ) -> None:
+        """Release a reservation that nobody was admitted by, with its places in the rates, if there is one."""
+        if debited is None or not debited.is_new:
+            return
+        released = self.settle(db, entry_id, state="released", settled_nanousd=0, kept_nanousd=0)
+        if released is not None and debited.claimed_ns is not None:
+            RateRows(db, self._namespace, rates).give_back(debited.claimed_ns, self._now_ns())
 
     def settle(
         self,
@@ -271,7 +284,7 @@ class SqliteBook:
 
     def in_flight(self, db: sqlite3.Connection) -> int:
         """Streams holding a slot."""
-        return self._slots_in_use(db, "", self._now_ns())
+        return self._entries.slots_in_use(db, "", self._now_ns())
 
     def paused(self, db: sqlite3.Connection, *, started_paused_ns: int | None) -> bool:
         """The kill switch, after turning it for a process that was told to start paused.
@@ -353,16 +366,7 @@ class SqliteBook:
 
     def _is_full(self, db: sqlite3.Connection, claim: Claim[Parallel], now_ns: int) -> bool:
         quota = claim.policy.quota
-        return quota is not None and self._slots_in_use(db, claim.partition, now_ns) + claim.amount > quota
-
-    def _slots_in_use(self, db: sqlite3.Connection, partition: str, now_ns: int) -> int:
-        # Of more leases than one transaction ends, those that are over hold nothing either.
-        (number,) = db.execute(
-            "SELECT count(*) FROM slots WHERE namespace = ? AND partition = ? AND ends_ns > ?",
-            (self._namespace, partition, now_ns),
-        ).fetchone()
-        in_use: int = number
-        return in_use
+        return quota is not None and self._entries.slots_in_use(db, claim.partition, now_ns) + claim.amount > quota
 
     def _orphan_leases(self, db: sqlite3.Connection, *, until_ns: int, leases_max: int) -> list[Entry]:
         """Free the slots whose lease is over. The money of their owners stays: it is orphaned, not given back."""

@@ -71,6 +71,16 @@ class Entries:
             [(self._namespace, partition, entry.id, entry.lease_ends_ns) for partition in entry.slots],
         )
 
+    def slots_in_use(self, db: sqlite3.Connection, partition: str, now_ns: int) -> int:
+        """Of a partition, those whose lease runs."""
+        # Of more leases than one transaction ends, those that are over hold nothing either.
+        (number,) = db.execute(
+            "SELECT count(*) FROM slots WHERE namespace = ? AND partition = ? AND ends_ns > ?",
+            (self._namespace, partition, now_ns),
+        ).fetchone()
+        in_use: int = number
+        return in_use
+
     def free(self, db: sqlite3.Connection, entry: Entry) -> None:
         """Give back the slots of an entry, if it holds any."""
         if entry.lease_ends_ns is None:

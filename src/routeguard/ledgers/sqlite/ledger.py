@@ -4,7 +4,7 @@ Rules that live here:
 
 - Every decision within a second, whatever the file does: `refresh` and `reserve` of one request share it.
 - What ends a reservation or charges a late bill is queued before the first await. No cancel loses it.
-- A reservation whose answer nobody takes any more is released by its id.
+- A reservation whose answer nobody takes any more is released by its id, and its places in the rates are given back.
 - What is known without asking is what this process saw last. `refresh` looks at the budgets of everybody again, so
   that neither money that others spent nor an orphan settled to less is overlooked for long.
 """
@@ -172,7 +172,7 @@ class SqliteLedger:
             rates=rates,
             force=force,
         )
-        undo = partial(self._undo, reservation_id)
+        undo = partial(self._book.take_back, entry_id=reservation_id, rates=rates)
         operation = Operation(self._book, run, seconds=RESERVE_SECONDS, then=self._saw_debited, undo=undo)
         try:
             debited = await self._ask(operation, RESERVE_SECONDS)
@@ -368,10 +368,3 @@ class SqliteLedger:
 
     def _drop(self, db: sqlite3.Connection, records: Sequence[Record]) -> None:
         self._book.unwritten.drop(db, records)
-
-    def _undo(self, reservation_id: str, debited: Debited | None) -> Operation[Entry | None] | None:
-        """What releases a reservation that nobody knows of."""
-        if debited is not None and not debited.is_new:
-            return None
-        run = partial(self._book.settle, entry_id=reservation_id, state="released", settled_nanousd=0, kept_nanousd=0)
-        return Operation(self._book, run, seconds=None)

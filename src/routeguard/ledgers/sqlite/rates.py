@@ -15,6 +15,7 @@ from routeguard.policy import Claim, Rate
 
 #: Whose windows are everybody's.
 EVERYBODY: Final = ""
+_NO_WINDOWS: Final = json_text([])
 
 
 class RateRows:
@@ -59,6 +60,22 @@ class RateRows:
         ).fetchone()
         if longest_ns > known_ns:
             self._db.execute("UPDATE namespaces SET longest_rate_ns = ? WHERE id = ?", (longest_ns, self._namespace))
+
+    def give_back(self, claimed_ns: int, now_ns: int) -> None:
+        """Return what `take` took at that moment, where it is still counted. A row without a claim goes."""
+        for claim in self._claims:
+            self._window(claim).give_back(claimed_ns)
+        for partition in self._known:
+            windows = _dump(self._states[partition], now_ns)
+            if windows != _NO_WINDOWS:
+                self._db.execute(
+                    "UPDATE rates SET windows = ? WHERE namespace = ? AND partition = ?",
+                    (windows, self._namespace, partition),
+                )
+                continue
+            self._db.execute("DELETE FROM rates WHERE namespace = ? AND partition = ?", (self._namespace, partition))
+            if partition != EVERYBODY:
+                _count(self._db, self._namespace, -1)
 
     def _window(self, claim: Claim[Rate]) -> RateWindow:
         return self._states[claim.partition].window(claim.policy)

@@ -4,6 +4,7 @@ Subclass `LedgerContract` in a test module, give it `new_ledger`, and let pytest
 suite uses only the `Ledger` protocol.
 """
 
+from routeguard.testing.ledger_contract.cancels import CancelContract
 from routeguard.testing.ledger_contract.clients import ClientContract
 from routeguard.testing.ledger_contract.firsts import FirstContract
 from routeguard.testing.ledger_contract.model import ModelContract
@@ -14,5 +15,7 @@ from routeguard.testing.ledger_contract.verdicts import VerdictContract
 __all__ = ["LedgerContract"]
 
 
-class LedgerContract(MoneyContract, VerdictContract, ClientContract, SlotContract, FirstContract, ModelContract):
+class LedgerContract(
+    MoneyContract, VerdictContract, ClientContract, SlotContract, FirstContract, CancelContract, ModelContract
+):
     """The suite. `new_ledger` is all a subclass gives."""
