@@ -301,6 +301,34 @@ def test_passes_that_were_counted_before_change_nothing() -> None:
     assert (at_first, changes, tally.changes) == (0, 2, 2)
 
 
+@pytest.mark.parametrize(
+    "smaller",
+    [
+        {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0, "cost": 0},
+        {"prompt_tokens": 10, "completion_tokens": 9, "total_tokens": 19, "cost": 0.001},
+    ],
+)
+def test_a_count_that_shrinks_again_stands_at_its_largest(smaller: dict[str, object]) -> None:
+    tally = Tally()
+    tally.read_usage({"prompt_tokens": 1000, "completion_tokens": 900, "total_tokens": 1900, "cost": 0.5})
+    changes = tally.changes
+
+    counted = tally.read_usage(smaller)
+
+    assert counted
+    assert tally.usage() == Usage(input_tokens=1000, output_tokens=900, cost_usd=Decimal("0.5"))
+    assert tally.changes == changes
+
+
+def test_what_makes_an_answer_cheaper_stands_as_it_was_said_last() -> None:
+    tally = Tally()
+    tally.read_usage({"prompt_tokens": 1000, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 1000}})
+
+    tally.read_usage({"prompt_tokens": 1000, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 0}})
+
+    assert tally.usage() == Usage(input_tokens=1000, output_tokens=9)
+
+
 def test_searches_that_an_answer_counts_beside_its_usage_are_billed() -> None:
     used = usage_from(
         {

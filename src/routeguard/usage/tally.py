@@ -26,9 +26,12 @@ from routeguard.usage.normal_form import UnusableUsage, Usage, larger, normal_fo
 
 T = TypeVar("T")
 
+#: Counts that make an answer cheaper. Of these the last is taken, of all others the largest.
+DISCOUNTED = frozenset({"cached"})
+
 
 class Tally:
-    """The last value of each thing an answer says about what it used; never a sum over its events.
+    """What an answer says about what it used: of each count the largest, never a sum over its events.
 
     Every reading method raises `UnusableUsage` on what cannot be right; the tally is then worthless.
     """
@@ -68,7 +71,10 @@ class Tally:
         counts = counts_in(usage, get)
         self._note_counts(counts)
         self._read_tier(get)
-        self._cost_usd = self._latest(self._cost_usd, cost_in(get))
+        cost_usd = cost_in(get)
+        if cost_usd is not None and (self._cost_usd is None or cost_usd > self._cost_usd):
+            self._cost_usd = cost_usd
+            self.changes += 1
         if items := iterations_in(get):
             self._iterations = self._latest(self._iterations, tuple(_Iteration.read(item) for item in items))
         return not TOKEN_COUNTS.isdisjoint(counts)
@@ -110,7 +116,8 @@ class Tally:
 
     def _note_counts(self, counts: Mapping[str, int]) -> None:
         for name, count in counts.items():
-            if self._counts.get(name) != count:
+            known = self._counts.get(name)
+            if known is None or (count != known if name in DISCOUNTED else count > known):
                 self._counts[name] = count
                 self.changes += 1
 
