@@ -313,6 +313,16 @@ async def test_other_paths_and_methods_are_not_guarded() -> None:
     assert app.admissions == [None, None, None]
 
 
+@pytest.mark.parametrize("method", ["post", "Post"])
+async def test_a_method_is_guarded_in_any_case_it_is_sent_in(method: str) -> None:
+    app = Counting()
+    guard = guarded(app, paused=True, methods="POST")
+
+    client = await Client(method=method).call(guard)
+
+    assert (client.reason, app.calls) == ("service_paused", 0)
+
+
 async def test_the_body_reaches_the_application_byte_for_byte() -> None:
     got: list[bytes] = []
 
