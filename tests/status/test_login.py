@@ -95,6 +95,24 @@ async def test_the_cookie_does_not_hold_the_token() -> None:
     assert TOKEN not in client.response_headers["set-cookie"]
 
 
+async def test_a_cookie_counts_as_it_was_set_and_is_never_unquoted() -> None:
+    guard = watched()
+    name, _, value = (await cookie_of(guard))[1].partition(b"=")
+
+    statuses = [
+        (await ask(guard, "/status", (b"cookie", cookie))).status
+        for cookie in (
+            b"other=1; " + name + b"=" + value + b"; more=2",
+            name + b'="' + value + b'"',
+            b"x" + name + b"=" + value,
+            name + b"=" + value + b"0",
+            name + b"=" + value.upper(),
+        )
+    ]
+
+    assert statuses == [200, 401, 401, 401, 401]
+
+
 async def test_a_cookie_ends_after_half_a_day() -> None:
     clock = FakeClock()
     guard = watched(clock=clock)
