@@ -165,6 +165,15 @@ def test_utf8_by_any_of_its_names_is_fine(parameter: str) -> None:
     assert head_of(("content-type", f"application/json; {parameter}")).kind == "json"
 
 
+def test_a_type_or_an_encoding_is_read_up_to_a_thousand_bytes() -> None:
+    longest = "application/json" + ";" * 984
+
+    assert head_of(("content-type", longest)).kind == "json"
+    assert refusal_of(("content-type", longest + ";")) == (415, "unsupported_type")
+    assert head_of(("content-encoding", "identity" + " " * 992), JSON).kind == "json"
+    assert refusal_of(("content-encoding", "identity," * 111 + "identity "), JSON) == (415, "unsupported_encoding")
+
+
 def test_a_repeated_type_is_unsupported() -> None:
     assert refusal_of(JSON, JSON) == (415, "unsupported_type")
 
