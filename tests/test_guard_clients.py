@@ -1,6 +1,8 @@
 """Who a request is counted for: the hook, the address, or nobody."""
 
+from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -23,6 +25,42 @@ async def test_the_client_hook_names_who_is_asking_and_else_the_address_decides(
 
     assert [await ask(b"ann"), await ask(b"bob"), await ask(b"ann")] == [200, 200, 429]
     assert [await ask(None), await ask(b"broken")] == [200, 429]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [object, lambda: "", lambda: False, lambda: b"ann", lambda: nobody()],
+    ids=["object", "empty", "bool", "bytes", "coroutine"],
+)
+async def test_what_names_nobody_leaves_the_address_to_decide(name: Callable[[], Any]) -> None:
+    guard = guarded(Counting(), client=lambda scope: name(), rate="1/minute")
+
+    same = [(await Client().call(guard)).status for _ in range(2)]
+    other = await Client(peer=("198.51.100.1", 1)).call(guard)
+
+    assert (same, other.status) == ([200, 429], 200)
+
+
+@pytest.mark.parametrize("name", [7, UUID(int=7), "ann"])
+async def test_a_user_is_named_by_text_or_by_an_id(name: Any) -> None:
+    guard = guarded(Counting(), client=lambda scope: name, rate="1/minute")
+
+    statuses = [(await Client(peer=(f"198.51.100.{number}", 1)).call(guard)).status for number in range(2)]
+
+    assert statuses == [200, 429]
+
+
+async def test_a_hook_that_names_nobody_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
+    guard = guarded(Counting(), client=lambda scope: nobody())
+
+    for _ in range(3):
+        await Client().call(guard)
+
+    assert sum("of type coroutine, which names nobody" in record.message for record in caplog.records) == 1
+
+
+async def nobody() -> str:
+    raise AssertionError("a hook is not awaited")
 
 
 async def test_requests_without_an_address_share_one_client_or_are_refused() -> None:

@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+from collections.abc import Callable, Coroutine
+from uuid import UUID
 
 from routeguard.client_ip import contains, cut, forwarding_headers, peer_was_rewritten, suggest_platform
 from routeguard.errors import Rejected
@@ -33,13 +35,9 @@ class Clients:
         """
         rules = self._rules
         if rules.client_hook is not None:
-            try:
-                name = rules.client_hook(scope)
-            except Exception as problem:  # noqa: BLE001 - whatever it raises, the address decides
-                self._telemetry.once("client-hook", f"the client= hook raised {type(problem).__name__}")
-                name = None
-            if name is not None:
-                return self._key(b"name", str(name).encode("utf-8", "surrogatepass")), False
+            name = self._named(rules.client_hook, scope)
+            if name:
+                return self._key(b"name", name.encode("utf-8", "surrogatepass")), False
         client = scope.get("client")
         peer = client[0] if client else None
         if self._address_checks_left:
@@ -56,6 +54,30 @@ class Clients:
             return UNKNOWN, False
         is_exempt = bool(rules.exempt) and contains(rules.exempt, address)
         return self._key(b"address", cut(address, rules.ipv6_prefix)), is_exempt
+
+    def _named(self, hook: Callable[[Scope], object], scope: Scope) -> str | None:
+        """What the hook says, where that names somebody.
+
+        It may give the number or the UUID of a user. Any other object is nobody's name: as text it would be where it
+        lies in memory, so that each request were a client of its own.
+        """
+        try:
+            name = hook(scope)
+        except Exception as problem:  # noqa: BLE001 - whatever it raises, the address decides
+            self._telemetry.once("client-hook", f"the client= hook raised {type(problem).__name__}")
+            return None
+        if name is None or isinstance(name, str):
+            return name
+        if isinstance(name, int | UUID) and not isinstance(name, bool):
+            return str(name)
+        self._telemetry.once(
+            "client-hook-type",
+            f"the client= hook gave an object of type {type(name).__name__}, which names nobody: the address decides; "
+            "give a str or None",
+        )
+        if isinstance(name, Coroutine):
+            name.close()  # or Python would warn of each that it was never awaited
+        return None
 
     def _key(self, kind: bytes, value: bytes) -> str:
         """Keyed hash that stands for a client everywhere; an address or a name never leaves this function."""
