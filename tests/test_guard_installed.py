@@ -10,8 +10,8 @@ from starlette.routing import Mount, Route
 
 import routeguard
 from routeguard import RouteGuard
-from tests.driver import Client, stream_app
-from tests.guarding import TEN_CENTS, Counting, guarded, parts
+from tests.driver import Client, chat_chunks, stream_app
+from tests.guarding import TEN_CENTS, USAGE, Counting, ending, guarded, parts, reporting
 
 #: For namespaces that are used once: counters outlive the guard.
 NUMBERS = itertools.count()
@@ -50,6 +50,61 @@ async def test_guards_of_two_namespaces_both_reserve_and_the_innermost_is_the_ad
     assert found[0] is found[1]
     assert found[0].namespace == "inner"
     assert (await parts(outer))["kept"] == (await parts(inner))["kept"] == "0.1"
+
+
+async def test_what_is_reported_to_the_innermost_guard_is_charged_by_all() -> None:
+    """A stream shows one call of two: the guard outside reads it only where it hears nothing."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        for cost_usd in ("0.01", "0.05"):
+            scope["routeguard"].report(cost_usd=cost_usd)
+        await stream_app(chat_chunks(usage=USAGE))(scope, receive, send)
+        scope["routeguard"].report(cost_usd="0.02")
+
+    inner = guarded(app, namespace="inner")
+    middle = guarded(inner, namespace="middle")
+    outer = guarded(middle)
+
+    await Client().call(outer)
+
+    late = {"settled": "0.08", "overrun": "0.02"}
+    assert await ending(inner) == await ending(middle) == await ending(outer) == late
+
+
+async def test_calls_on_the_way_to_a_guard_further_in_are_charged_beside_its_own() -> None:
+    async def on_the_way(scope: Any, receive: Any, send: Any) -> None:
+        routeguard.Admission.begin(scope["routeguard"], max_usd="0.03")
+        await inner(scope, receive, send)
+
+    inner = guarded(reporting(cost_usd="0.02"), namespace="inner")
+    outer = guarded(on_the_way)
+
+    await Client().call(outer)
+
+    assert await ending(inner) == {"settled": "0.02"}
+    assert await ending(outer) == {"settled": "0.02", "kept": "0.03"}
+
+
+@pytest.mark.parametrize("settings", [{"paused": True}, {"rate": "1/minute"}, {"max_body": "10"}])
+async def test_what_a_guard_further_in_refuses_costs_nothing(settings: Any) -> None:
+    inner = guarded(reporting(cost_usd="0.01"), namespace="inner", **settings)
+    outer = guarded(inner)
+    await Client().call(outer)
+    before = (await parts(outer))["remaining"]
+
+    refused = await Client().call(outer)
+
+    assert refused.reason in {"service_paused", "rate_limited", "request_too_large"}
+    assert (await parts(outer))["remaining"] == before
+
+
+async def test_nothing_sent_is_heard_further_out() -> None:
+    inner = guarded(reporting(before=lambda admission: admission.nothing_sent()), namespace="inner")
+    outer = guarded(inner)
+
+    await Client().call(outer)
+
+    assert await ending(outer) == await ending(inner) == {}
 
 
 async def test_guards_of_one_namespace_share_their_counters() -> None:

@@ -31,7 +31,6 @@ Money = str | int | float | Decimal
 #: start a pipelined request in the context of its predecessor.
 current: ContextVar["Admission | None"] = ContextVar("routeguard_admission", default=None)
 
-
 #: Key of the admission in the scope that the application gets.
 SCOPE_KEY = "routeguard"
 
@@ -89,7 +88,7 @@ class Call:
 
     def report(self, usage: object = None, *, model: str | None = None, cost_usd: Money | None = None) -> None:
         """Say what the call cost; see `Admission.report`. Of several reports of one call the largest counts."""
-        self._admission._report(self, usage, model, cost_usd)  # noqa: SLF001 - a call is a part of its admission
+        self._admission._record(self, self._admission._cost(usage, model, cost_usd))  # noqa: SLF001 - a part of it
 
     def release(self) -> None:
         """Say that provably nothing was billed. Void once it was reported."""
@@ -115,6 +114,7 @@ class Admission:
         "_nothing_sent",
         "_price",
         "_reported_any",
+        "_told_outer",
         "_watcher",
         "_whole_nanousd",
         "calls_per_request",
@@ -184,6 +184,7 @@ class Admission:
         self._reported_any = False
         self._nothing_sent = False
         self._charged_nanousd = 0
+        self._told_outer: Call | None = None
 
     @property
     def watcher(self) -> Watcher:
@@ -246,7 +247,7 @@ class Admission:
             model: Name of the model, one of `MODEL`. Default: the model the usage names, else the dearest.
             cost_usd: The cost itself in USD; wins over `usage`. 0 is an answer.
         """
-        self._report(None, usage, model, cost_usd)
+        self._record(None, self._cost(usage, model, cost_usd))
 
     def nothing_sent(self) -> None:
         """Say that no provider call was made: the reservation is released at the end.
@@ -258,7 +259,6 @@ class Admission:
 
     def bind(self, function: Callable[ParamsT, ReturnT]) -> Callable[ParamsT, ReturnT]:
         """`function` with this admission in its context, for executors and threads of your own."""
-
         context = copy_context()
         context.run(current.set, self)
 
@@ -290,6 +290,7 @@ class Admission:
             extra_nanousd = self._charge_excess()
         if extra_nanousd > 0:
             self._watcher.charge_late(self, extra_nanousd=extra_nanousd)
+        self._tell_outer()
         return True
 
     def row_note(self, why: str) -> Note:
@@ -299,24 +300,42 @@ class Admission:
             return Note(self.path, self.client, self.model, why=why)
         return Note(self.path, self.client, self.model, usage.input_tokens, usage.output_tokens, why)
 
-    def _report(self, call: Call | None, usage: object, model: str | None, cost_usd: Money | None) -> None:
-        cost_nanousd = self._cost(usage, model, cost_usd)
+    def _record(self, call: Call | None, cost_nanousd: int | None, *, inner: bool = False) -> None:
+        """Take in a report. `inner`: the calls of an admission further in, which count as one."""
         with self._lock:
             if call is None:
                 own = (begun for begun in self._calls if begun.cost_nanousd is None and not begun.metered)
                 call = next(own, None)
+            elif inner and call.cost_nanousd is None:
+                self._calls.append(call)
             if cost_nanousd is None:
                 if call is None:
                     self._calls.append(Call(self, self._call_ceiling(None)))
-            elif call is None:
+                return
+            if call is None:
                 self._whole_nanousd += cost_nanousd
                 self._reported_any = True
             else:
                 # Providers repeat cumulative numbers, and a repeated report is one bill: the largest counts.
                 call.cost_nanousd = max(call.cost_nanousd or 0, cost_nanousd)
-            extra_nanousd = self._charge_excess() if self.ended and cost_nanousd is not None else 0
+            extra_nanousd = self._charge_excess() if self.ended else 0
         if extra_nanousd > 0:
             self._watcher.charge_late(self, extra_nanousd=extra_nanousd)
+        if self.ended:
+            self._tell_outer()
+
+    def _tell_outer(self) -> None:
+        """Pass on what was reported. Applications report into the innermost admission; each guard is to charge it."""
+        if self.outer is None:
+            return
+        with self._lock:
+            bill = self._bill()
+            if bill.any_call and self._told_outer is None:
+                self._told_outer = Call(self.outer, 0, metered=True)
+        if self._told_outer is not None:
+            self.outer._record(self._told_outer, bill.total_nanousd, inner=True)  # noqa: SLF001 - its own class
+        elif bill.nothing_sent:
+            self.outer.nothing_sent()
 
     def _release(self, call: Call) -> None:
         with self._lock:

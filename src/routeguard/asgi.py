@@ -139,6 +139,8 @@ class RouteGuard:
             raise rejected
         if attempt.admission is None:
             guard.rejected(attempt, rejected)
+            if outer is not None:
+                outer.nothing_sent()
         await self._answer(guard, attempt, rejected, receive, send)
 
     async def _serve(
