@@ -1,5 +1,6 @@
 """What the bill of a request is read from: reports of the application, the answer of a provider, or nothing."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -8,8 +9,11 @@ import pytest
 
 import routeguard
 from routeguard import Admission, Usage
+from routeguard.prices import Era, Price, Schedule
+from routeguard.testing import FakeClock
 from tests.driver import Client, chat_chunks, stream_app
 from tests.guarding import USAGE, Counting, ending, guarded, reporting
+from tests.tariffs import model, rates, tariff
 
 
 async def test_a_reported_cost_is_charged_exactly() -> None:
@@ -260,3 +264,17 @@ async def test_a_usage_dataclass_is_a_report() -> None:
 
 def void(value: object) -> None:
     """Throw a result away."""
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+async def test_a_call_is_priced_at_the_dearer_of_two_moments_whichever_way_the_clock_went(hours: int) -> None:
+    cheap, dear = (Price.flat(rates(input="0", output=usd)) for usd in ("1", "2"))
+    peak = Era(0, ((0, cheap), (12 * 3600, dear), (13 * 3600, cheap)))
+    clock = FakeClock(datetime(2026, 11, 30, 12, 30, tzinfo=UTC))
+    guard = guarded(reporting(before=lambda _: clock.jump(hours * 3600), usage=USAGE), clock=clock)
+    assert guard._guard is not None
+    guard._guard.tariff = tariff(model("test-model", standard=Schedule((peak,))))
+
+    await Client().call(guard)
+
+    assert await ending(guard) == {"settled": "0.0002"}

@@ -362,7 +362,7 @@ class Guard:
             return None
         named = usage.model if model is None else model
         admission.model = None if named is None else self.tariff.configured_name(named)
-        if wall_ns - admission.wall_ns < PRICE_MOMENT_NS:
+        if abs(wall_ns - admission.wall_ns) < PRICE_MOMENT_NS:
             return cost
         # The price may have changed since the call was made; which one the provider bills is its own affair.
         at_admission = self.tariff.cost(usage, model=model, wall_ns=admission.wall_ns, input_bytes=input_bytes)
