@@ -1,6 +1,7 @@
 """Where a guard may stand: in another guard, on a single route, in a mounted application."""
 
 import itertools
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from starlette.routing import Mount, Route
 import routeguard
 from routeguard import RouteGuard
 from tests.driver import Client, chat_chunks, stream_app
-from tests.guarding import TEN_CENTS, USAGE, Counting, ending, guarded, parts, reporting
+from tests.guarding import TEN_CENTS, USAGE, Counting, ending, guarded, in_flight, parts, reporting
 
 #: For namespaces that are used once: counters outlive the guard.
 NUMBERS = itertools.count()
@@ -137,6 +138,18 @@ async def test_a_single_route_and_a_mounted_application_are_guarded() -> None:
     clients = [await Client(path=path, body=[b"{"]).call(app) for path in ("/ask", "/sub/ask")]
 
     assert [client.reason for client in clients] == ["bad_request"] * 2
+
+
+@pytest.mark.parametrize("state", [MappingProxyType({}), object()], ids=["read-only", "object"])
+async def test_a_state_that_cannot_be_written_to_is_left_alone(state: object) -> None:
+    app = Counting(reporting(cost_usd="0.01"))
+    guard = guarded(app)
+
+    client = await Client(extra_scope={"state": state}).call(guard)
+
+    assert (client.error, client.status) == (None, 200)
+    assert app.admissions != [None]
+    assert (await ending(guard), await in_flight(guard)) == ({"settled": "0.01"}, 0)
 
 
 async def test_the_servers_scope_is_not_changed() -> None:

@@ -1,6 +1,7 @@
 """The ASGI face: `RouteGuard(app, …)`, for FastAPI, Starlette, Django and anything else that speaks ASGI."""
 
 import os
+from collections.abc import MutableMapping
 from inspect import currentframe
 from typing import TYPE_CHECKING
 
@@ -351,7 +352,9 @@ def _scope_with(admission: Admission, scope: Scope) -> Scope:
     state = scope.get("state")
     if state is None:
         state = {}
-    state["routeguard"] = admission
+    # A reservation was made, so nothing may fail from here to the application: a state of any other kind is left alone.
+    if isinstance(state, MutableMapping):
+        state["routeguard"] = admission
     return {**scope, SCOPE_KEY: admission, "state": state}
 
 
