@@ -49,6 +49,24 @@ def test_bytes_that_a_query_may_not_hold_count_as_latin_1_and_as_utf8() -> None:
     assert latin.input_bytes >= len("q") + len("ÿÿÿ".encode())
 
 
+@pytest.mark.parametrize(
+    ("path", "raw", "size"),
+    [
+        ("/ask/why", b"/ask/why", len("/ask/why")),
+        ("/ask/ﷺ", b"/ask/%EF%B7%BA", len("/ask/") + 33),
+        ("/ask/ﷺ", "/ask/ﷺ".encode(), len("/ask/") + 33),
+        ("/ask/ü", b"/ask/%C3%BC", len("/ask/%C3%BC")),
+        ("/ask/\udcff\ufffd", b"/ask/%FF%FF", len("/ask/%FF%FF")),
+    ],
+)
+def test_a_path_counts_at_its_largest_normal_form(path: str, raw: bytes, size: int) -> None:
+    head = check_headers([], target_bytes=len(raw), rules=RULES)
+
+    facts = check_body(b"", head, query=b"", path_bytes=len(raw), path=path, rules=RULES)
+
+    assert facts.input_bytes == size
+
+
 def sizes(text: str) -> int:
     forms = (text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFKC", text))
     return max(len(form.encode()) for form in forms)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.driver import Client, stream_app
 from tests.guarding import Counting, guarded, in_flight, parts
 
@@ -54,6 +56,40 @@ async def test_a_preflight_sees_the_pause_and_the_global_rate_as_204() -> None:
     counted = [(await preflight().call(limited)).status for _ in range(3)]
 
     assert (paused.status, counted, app.calls) == (204, [204, 204, 204], 1)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        b"prompt=x&max_tokens=1001",
+        b"prompt=x&n=2",
+        b"prompt=x&model=other",
+        b"q=data:;base64,AA",
+        b"q=" + b"x" * 64_000,
+    ],
+    ids=["output", "answers", "model", "media", "size"],
+)
+async def test_a_preflight_that_asks_for_what_no_request_may_is_answered_by_the_guard(query: bytes) -> None:
+    """A Django view runs for OPTIONS as well, and would ask the model for it."""
+    app = Counting(stream_app([b"data: money\n\n"]))
+    guard = guarded(app, cors_origins=["https://shop.example"])
+
+    client = await preflight(query=query).call(guard)
+
+    assert (client.status, client.chunks, app.calls) == (204, [b""], 0)
+    assert client.response_headers["access-control-allow-origin"] == "https://shop.example"
+    assert (await parts(guard))["remaining"] == "1"
+
+
+async def test_the_text_in_the_address_of_a_preflight_is_reserved_for() -> None:
+    app = Counting(stream_app([], status=204))
+    guard = guarded(app, price_in=1, price_out=0)
+
+    for query in (b"", b"q=" + b"%EF%B7%BA" * 10):
+        await preflight(query=query).call(guard)
+
+    without, with_text = (admission.ceiling_nanousd for admission in app.admissions if admission is not None)
+    assert with_text - without == (len("q") + 33 * 10) * 1000
 
 
 async def test_the_application_gets_a_preflight_without_the_body_that_follows_it() -> None:

@@ -15,7 +15,7 @@ import anyio
 
 from routeguard.admitted import Admission
 from routeguard.attempt import Attempt
-from routeguard.body import BodyHead, check_body, check_headers
+from routeguard.body import NO_BODY, BodyHead, check_body, check_headers
 from routeguard.clients import UNKNOWN, Clients
 from routeguard.clock import Clock
 from routeguard.ending import EndingRules, Failure, decide
@@ -125,15 +125,16 @@ class Guard:
         """One ceiling for a preflight, of nobody's share.
 
         Raises:
-            Rejected: Not to be had; the guard answers the preflight itself.
+            Rejected: Not to be had, or path and query ask for what no request may; the guard answers it itself.
         """
         rules = self.rules
+        self.check_body(attempt, b"", NO_BODY)
         await self.check_paused()
         try:
             attempt.ticket = self.limiter.claim(UNKNOWN, rates=(), global_rates=rules.global_rates)
         except RateRefused as refused:
             raise self.refusals.rate_limited(refused.retry_ns) from None
-        ceiling_nanousd = self.ceiling(attempt.target_bytes, 0)
+        ceiling_nanousd = self.ceiling(attempt.input_bytes, attempt.media_parts)
         money = [Claim(budget, "", ceiling_nanousd) for budget in rules.budgets] if ceiling_nanousd else []
         rates = [Claim(rate, "", 1) for rate in rules.global_rates] if self.ledger.counts_rates else []
         return await self._reserve(attempt, money, [Claim(rules.parallel, "", 1)], rates, outer)
@@ -303,13 +304,9 @@ class Guard:
 
     def check_body(self, attempt: Attempt, body: bytes, head: BodyHead) -> None:
         """The checks of a whole body; fills in what the ceiling is computed from."""
-        facts = check_body(
-            body,
-            head,
-            query=attempt.scope.get("query_string", b""),
-            path_bytes=attempt.target_bytes - len(attempt.scope.get("query_string", b"")),
-            rules=self.rules.body,
-        )
+        path, query = attempt.scope["path"], attempt.scope.get("query_string", b"")
+        path_bytes = attempt.target_bytes - len(query)
+        facts = check_body(body, head, query=query, path_bytes=path_bytes, rules=self.rules.body, path=path)
         attempt.input_bytes = facts.input_bytes
         attempt.media_parts = facts.media_parts
 

@@ -43,13 +43,16 @@ class _Content:
     media_parts: int = 0
 
 
-def check_body(body: bytes, head: BodyHead, *, query: bytes, path_bytes: int, rules: BodyRules) -> BodyFacts:
+def check_body(
+    body: bytes, head: BodyHead, *, query: bytes, path_bytes: int, rules: BodyRules, path: str = ""
+) -> BodyFacts:
     """The facts of a body that may go to the application.
 
     Args:
         body: The whole body as received, empty if there was none.
         query: The raw query string; its fields and texts count like those of a form.
         path_bytes: Size of the raw path.
+        path: The path as the application gets it. What normalising can add to it counts as well.
 
     Raises:
         Rejected: The first check that failed.
@@ -63,6 +66,10 @@ def check_body(body: bytes, head: BodyHead, *, query: bytes, path_bytes: int, ru
     media_parts = content.media_parts + query_form.media_parts
     chars = content.chars + query_form.chars
     input_bytes = received_bytes + content.growth_bytes + query_form.growth_bytes
+    if not path.isascii():
+        # Servers and frameworks mark a byte that is not UTF-8 in one of two ways; as text it is U+FFFD.
+        text = path.encode(errors="surrogateescape").decode(errors="replace")
+        input_bytes += max(0, normalised_bytes(text) - path_bytes)
 
     model = check_price_fields(fields, rules)
     if media_parts and not rules.media_allowed:

@@ -51,6 +51,9 @@ class BodyHead:
     expects_continue: bool
 
 
+NO_BODY = BodyHead(None, None, None, has_body_headers=False, expects_continue=False)
+
+
 def check_headers(headers: Sequence[tuple[bytes, bytes]], *, target_bytes: int, rules: BodyRules) -> BodyHead:
     """What the headers announce, if a body like that may come in; `target_bytes` is the size of path and query.
 
