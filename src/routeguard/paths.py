@@ -95,4 +95,9 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def _segments(pattern: str) -> str:
-    return "[^/]*?".join(re.escape(part) for part in pattern.split("*"))
+    first, *rest = map(re.escape, pattern.split("*"))
+    if not rest:
+        return first
+    *between, last = rest
+    # Within a segment, too, the first place that fits is as good as any for all stars but the last.
+    return first + "".join(f"(?>[^/]*?{part})" for part in between) + "[^/]*?" + last
