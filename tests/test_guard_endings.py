@@ -1,5 +1,6 @@
 """The three endings by cause, and every tail of a response."""
 
+import logging
 from typing import Any
 
 import anyio
@@ -7,7 +8,7 @@ import pytest
 
 from routeguard import Admission
 from tests.driver import Client, chat_chunks, stream_app
-from tests.guarding import USAGE, ending, guarded, in_flight, reporting
+from tests.guarding import USAGE, Counting, ending, guarded, in_flight, reporting
 
 
 async def test_no_call_may_release_for_applications_that_begin_every_call() -> None:
@@ -244,3 +245,21 @@ async def test_work_after_the_last_message_is_never_cancelled() -> None:
     client = await Client().call(guard)
 
     assert (client.error, done) == (None, ["background"])
+
+
+async def test_a_log_filter_that_raises_leaves_no_slot_and_no_open_money_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            raise LookupError("a field of somebody else's records")
+
+    app = Counting()
+    guard = guarded(app)
+    await guard._start()
+
+    with caplog.filtering(Broken()), caplog.at_level(logging.INFO, "routeguard"):
+        client = await Client().call(guard)
+
+    assert (type(client.error), app.calls) == (LookupError, 0)
+    assert (await in_flight(guard), await ending(guard)) == (0, {"kept": "0.1"})

@@ -195,9 +195,9 @@ class RouteGuard:
                 return await guard.reserve_preflight(attempt, outer)
             if not observing:
                 await guard.screen(attempt, receive)
-                return await guard.reserve(attempt, outer)
-            await observe(guard, attempt, receive)
-            admission = await guard.reserve(attempt, outer)
+            else:
+                await observe(guard, attempt, receive)
+            return await guard.reserve(attempt, outer)
         except Rejected as rejected:
             if observing and rejected.reason not in {"edge_secret", "service_paused"}:
                 guard.telemetry.would_reject(
@@ -214,11 +214,6 @@ class RouteGuard:
             if observing:
                 return None
             raise guard.refusals.unavailable() from problem
-        if attempt.would_reject is not None:
-            guard.telemetry.would_reject(
-                attempt.would_reject, request_id=attempt.request_id, path=attempt.path, client=attempt.client
-            )
-        return admission
 
     async def _run(self, guard: Guard, attempt: Attempt, inner: Scope, receive: Replay, tap: Tap) -> None:
         """Call the application, and end the admission whatever happens."""
@@ -226,6 +221,8 @@ class RouteGuard:
         failure: Failure | None = None
         self._running.begin()
         try:
+            # In here, because also what a log filter of the application's raises must not leave a slot behind.
+            guard.admitted(attempt)
             if not guard.rules.observe:
                 time_limit.set(guard.rules.stream_timeout_seconds)
             await self.app(inner, receive, tap.send)

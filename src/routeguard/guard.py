@@ -62,8 +62,7 @@ class Guard:
     def open(self, scope: Scope, path: str) -> Attempt:
         """Begin to look at a request that `path` guards. Checks nothing."""
         raw_path = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogateescape")
-        own_id = self._new_id()
-        request_id = own_id
+        request_id = own_id = self._new_id()
         for name, value in scope["headers"]:
             if name == b"x-request-id" and SANE_REQUEST_ID.fullmatch(value):
                 request_id = value.decode("ascii")
@@ -235,6 +234,13 @@ class Guard:
         if self.ledger.paused:
             raise self.refusals.paused()
 
+    def admitted(self, attempt: Attempt) -> None:
+        """Count an admission, and what observing would have refused it for."""
+        assert attempt.admission is not None, "it was reserved for"
+        self.telemetry.admitted(attempt.admission)
+        if (reason := attempt.would_reject) is not None:
+            self.telemetry.would_reject(reason, request_id=attempt.request_id, path=attempt.path, client=attempt.client)
+
     def rejected(self, attempt: Attempt, rejected: Rejected) -> None:
         """Count a refusal that is about to be answered."""
         if attempt.client is not None and not attempt.exempt and rejected.reason != "rate_limited":
@@ -307,8 +313,7 @@ class Guard:
         path, query = attempt.scope["path"], attempt.scope.get("query_string", b"")
         path_bytes = attempt.target_bytes - len(query)
         facts = check_body(body, head, query=query, path_bytes=path_bytes, rules=self.rules.body, path=path)
-        attempt.input_bytes = facts.input_bytes
-        attempt.media_parts = facts.media_parts
+        attempt.input_bytes, attempt.media_parts = facts.input_bytes, facts.media_parts
 
     async def _reserve(
         self,
@@ -334,7 +339,7 @@ class Guard:
         if reservation.refused is not None and attempt.would_reject is None:
             attempt.would_reject = self._refusal(attempt, reservation.refused).reason
         input_bytes = attempt.input_bytes
-        admission = Admission(
+        return Admission(
             reservation,
             client=attempt.client or UNKNOWN,
             path=attempt.path,
@@ -348,8 +353,6 @@ class Guard:
             outer=outer,
             exempt=attempt.exempt,
         )
-        self.telemetry.admitted(admission)
-        return admission
 
     def _price(self, usage: Usage, admission: Admission, *, model: str | None) -> int | None:
         """Nano-USD of a usage, at the model it names if that is one of MODEL, else at the dearest."""
