@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Mount, Route
@@ -138,6 +139,18 @@ async def test_a_single_route_and_a_mounted_application_are_guarded() -> None:
     clients = [await Client(path=path, body=[b"{"]).call(app) for path in ("/ask", "/sub/ask")]
 
     assert [client.reason for client in clients] == ["bad_request"] * 2
+
+
+@pytest.mark.parametrize("path", ["/chat", "/api/chat", "//API/chat/"])
+async def test_a_prefix_that_the_application_cuts_off_itself_is_no_way_around_the_guard(path: str) -> None:
+    """FastAPI sets its own `root_path` behind a guard that stands around it, and serves the route by both names."""
+    app = FastAPI()
+    app.root_path = "/api"
+
+    by_route = await Client(path=path).call(guarded(app, paths=["/chat"], paused=True))
+    by_address = await Client(path=path).call(guarded(app, paths=["/api/chat"], paused=True))
+
+    assert by_route.reason == by_address.reason == "service_paused"
 
 
 @pytest.mark.parametrize("state", [MappingProxyType({}), object()], ids=["read-only", "object"])

@@ -21,6 +21,7 @@ from routeguard.respond import respond
 from routeguard.status import StatusRoutes
 from routeguard.tap import Tap
 from routeguard.telemetry import logger
+from routeguard.wrappers import prefixes
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -58,7 +59,7 @@ class RouteGuard:
                 raise
             self._config_error = error
             self._guard: Guard | None = None
-            self._paths = PathPatterns(_paths_of(keywords))
+            self._paths = PathPatterns(_paths_of(keywords), prefixes(app))
             logger.error("%s", error)
             return
         self._enforce(settings, guard)
@@ -74,7 +75,7 @@ class RouteGuard:
     def _enforce(self, settings: Settings, guard: Guard | None) -> None:
         self.settings = settings
         self._guard = guard
-        self._paths = PathPatterns(settings.paths)
+        self._paths = PathPatterns(settings.paths, prefixes(self.app))
         self._status = StatusRoutes(settings, guard) if guard is not None else None
         self._policy_header = policy_header(settings.rates)
 

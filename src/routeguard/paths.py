@@ -21,10 +21,16 @@ PATH_CHARS_MAX = 2048
 
 
 class PathPatterns:
-    """The `PATHS` setting: `*` matches within a segment, `**` across segments."""
+    """The `PATHS` setting: `*` matches within a segment, `**` across segments.
 
-    def __init__(self, patterns: Sequence[str]) -> None:
+    Args:
+        patterns: As configured.
+        prefixes: What the application itself cuts off a path, besides the `root_path` that the server names.
+    """
+
+    def __init__(self, patterns: Sequence[str], prefixes: Sequence[str] = ()) -> None:
         self.patterns = tuple(patterns)
+        self._prefixes = tuple(prefixes)
         # Written as in the address bar or as decoded: servers decode the path.
         canonical = [_canonical(unquote(pattern)) for pattern in self.patterns]
         self._literals = {path: given for path, given in zip(canonical, self.patterns, strict=True) if "*" not in path}
@@ -39,7 +45,7 @@ class PathPatterns:
             return literal
         if len(path) > PATH_CHARS_MAX:
             return self.patterns[0]
-        candidates = _candidates(path, root_path)
+        candidates = _candidates(path, (root_path, *self._prefixes))
         if any(ODD.search(candidate) for candidate in candidates):
             return self.patterns[0]
         for candidate in candidates:
@@ -52,11 +58,12 @@ class PathPatterns:
         return None
 
 
-def _candidates(path: str, root_path: str) -> list[str]:
+def _candidates(path: str, prefixes: Sequence[str]) -> list[str]:
     plain = _canonical(path)
     candidates = [plain]
-    root = _canonical(root_path)
-    if root != "/":
+    for root in map(_canonical, prefixes):
+        if root == "/":
+            continue
         # uvicorn puts the prefix into the path, the other servers leave it alone, and both reach the route.
         candidates.append(plain[len(root) :] or "/" if plain == root or plain.startswith(root + "/") else root + plain)
     if "#" in path or "?" in path or ";" in path:

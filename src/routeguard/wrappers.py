@@ -3,6 +3,7 @@
 Nothing is called, and everything may be missing.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -18,6 +19,19 @@ def inwards(app: object) -> Iterator[object]:
         seen.add(id(app))
         yield app
         app = _wrapped_by(app)
+
+
+def prefixes(app: object) -> tuple[str, ...]:
+    """What the application cuts off each path by itself: FastAPI its own `root_path`, Django `FORCE_SCRIPT_NAME`.
+
+    Neither stands in the scope that a guard around the application sees.
+    """
+    found = [getattr(layer, "root_path", None) for layer in inwards(app)]
+    # Looked up, never imported: only a process that already runs Django has settings worth reading.
+    django = getattr(sys.modules.get("django.conf"), "settings", None)
+    if getattr(django, "configured", False):
+        found.append(getattr(django, "FORCE_SCRIPT_NAME", None))
+    return tuple(dict.fromkeys(prefix for prefix in found if isinstance(prefix, str) and prefix))
 
 
 def is_guard(app: object) -> bool:

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import anyio
 import pytest
 from django.core.asgi import get_asgi_application
 from django.test import override_settings
 
 from routeguard import RouteGuard
 from tests.django import project
+from tests.driver import Client
 from tests.guarding import TEN_CENTS
 from tests.sockets.server import Ledger, Serve, Signal, Site
 from tests.sockets.wire import request
@@ -115,3 +117,16 @@ async def test_the_guard_reads_the_settings_of_the_project() -> None:
     assert [budget.limit_nanousd for budget in guard.settings.budgets] == [3_000_000_000]
     assert guard.settings.namespace == "of-the-environment"
     assert guard.settings.sources["BUDGET"] == "django"
+
+
+@pytest.mark.parametrize("path", ["/chat/async", "/api/chat/async"])
+def test_a_forced_script_name_is_no_way_around_the_guard(path: str) -> None:
+    """Django cuts it off the path by itself, whatever the server says of a `root_path`."""
+    with override_settings(FORCE_SCRIPT_NAME="/api"):
+        guard = RouteGuard(
+            get_asgi_application(), paths=["/chat/*"], namespace="forced", paused=True, environ={}, **TEN_CENTS
+        )
+
+        client = anyio.run(Client(path=path).call, guard)
+
+    assert client.reason == "service_paused"
