@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
 
-from tests.driver import Client, stream_app
-from tests.guarding import Counting, guarded, in_flight, parts
+from tests.driver import Client, chat_chunks, stream_app
+from tests.guarding import Counting, ending, guarded, in_flight, parts
 
 PREFLIGHT = [(b"origin", b"https://shop.example"), (b"access-control-request-method", b"POST")]
 
@@ -33,6 +36,25 @@ async def test_a_preflight_that_is_answered_with_a_body_is_kept() -> None:
     await preflight().call(guard)
 
     assert (await parts(guard))["kept"] == "0.1"
+
+
+async def test_a_preflight_that_no_route_serves_costs_nothing() -> None:
+    """FastAPI without CORS answers it 405 with a body: else one address could spend the budget of all with them."""
+    app = Starlette(routes=[Route("/chat", lambda request: Response(), methods=["POST"])])
+    guard = guarded(app)
+
+    client = await preflight().call(guard)
+
+    assert (client.status, client.chunks) == (405, [b"Method Not Allowed"])
+    assert await ending(guard) == {}
+
+
+async def test_a_provider_call_behind_a_preflight_is_kept_whatever_its_status() -> None:
+    guard = guarded(stream_app(chat_chunks(usage=None), status=404))
+
+    await preflight().call(guard)
+
+    assert await ending(guard) == {"kept": "0.1"}
 
 
 async def test_a_preflight_is_never_refused_for_money() -> None:

@@ -166,7 +166,7 @@ class Guard:
             admission.note(read)
         rules = self.rules.ending
         if preflight_is_free is not None:
-            rules = EndingRules("keep", "release" if preflight_is_free else "keep", frozenset())
+            rules = EndingRules("keep", "release" if preflight_is_free else "keep", rules.release_statuses)
         charge = decide(bill, ceiling_nanousd=admission.ceiling_nanousd, failure=failure, status=status, rules=rules)
         if not admission.end(charge):
             return
