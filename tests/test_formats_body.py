@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 
@@ -161,6 +162,17 @@ def test_of_what_cohere_read_and_what_it_bills_the_larger_counts() -> None:
 
     assert used is not None
     assert (used.input_tokens, used.output_tokens) == (496, 11)
+
+
+def test_a_body_that_used_nothing_is_not_believed_unless_it_says_what_it_costs() -> None:
+    nothing = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+    costs = _read({**CHAT, "usage": {**nothing, "cost": 0.01}})
+
+    assert _read({**CHAT, "usage": nothing}) is None
+    assert _read({**CHAT, "usage": {**nothing, "cost": 0}}) is None
+    assert costs is not None
+    assert costs.cost_usd == Decimal("0.01")
 
 
 def test_half_a_body_tells_nothing() -> None:

@@ -1,6 +1,7 @@
 """What the stream of any dialect is read to, and when it counts."""
 
 import json
+import re
 
 import pytest
 
@@ -120,6 +121,21 @@ def test_two_answers_in_one_stream_are_not_read_since_the_second_would_replace_t
 
     assert read(*chat_events("a")[:-1], *second) is None
     assert read(*messages_events("a"), message_start(id="msg_2"), message_delta()) is None
+
+
+@pytest.mark.parametrize("dialect", ["chat", "responses", "messages"])
+def test_after_its_end_an_answer_without_a_name_is_not_followed_by_another(dialect: str) -> None:
+    """The smaller of the two would be free."""
+    events, _ = STREAMS[dialect]
+    nameless = [re.sub(rb'"id":"[^"]*",', b"", event) for event in events]
+
+    assert read(*nameless) is not None
+    assert read(*nameless, *nameless) is None
+
+
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 0, "completion_tokens": 0}, {"total_tokens": 0}])
+def test_an_answer_that_used_nothing_is_not_believed(usage: dict[str, int]) -> None:
+    assert read(*chat_events("a", usage=usage)) is None
 
 
 def test_two_dialects_in_one_stream_are_not_read() -> None:

@@ -120,6 +120,67 @@ async def test_an_open_stream_holds_a_bounded_part_of_what_was_sent(chunk_bytes:
     assert held[0] < 2 * HELD_MAX * HELD_BYTES_MAX + 3 * chunk_bytes
 
 
+async def test_what_a_middleware_further_out_makes_of_a_message_is_not_what_is_read() -> None:
+    chunks = chat_chunks(2, usage=USAGE)
+
+    async def compressing(scope: Any, receive: Any, send: Any) -> None:
+        async def compress(message: Any) -> None:
+            if message["type"] == "http.response.body":
+                message["body"] = b"\x1f\x8b"
+            await send(message)
+
+        await guard(scope, receive, compress)
+
+    guard = guarded(stream_app([b"".join(chunks[:2]), b": %s\n\n" % (b"x" * 2000), *chunks[2:]]))
+
+    await Client().call(compressing)
+
+    assert await ending(guard) == {"settled": "0.01"}
+
+
+@pytest.mark.parametrize("settings", [{}, {"rate": "unlimited"}])
+async def test_headers_may_be_an_iterator(settings: dict[str, Any]) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({**START, "headers": iter([(b"content-type", b"text/event-stream")])})
+        await send(END)
+
+    client = await Client().call(guarded(app, **settings))
+
+    assert client.response_headers["content-type"] == "text/event-stream"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_preflight_that_is_answered_with_a_file_is_kept(ends: bool) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(START)
+        await send({"type": "http.response.zerocopysend", "file": 3, "more_body": not ends})
+        if not ends:
+            await send(END)
+
+    guard = guarded(app)
+    asking = [(b"origin", b"https://shop.example"), (b"access-control-request-method", b"POST")]
+
+    await Client(method="OPTIONS", headers=asking).call(guard)
+
+    assert await ending(guard) == {"kept": "0.1"}
+
+
+async def test_the_last_file_of_an_answer_ends_it() -> None:
+    found: list[dict[str, str]] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scope["routeguard"].report(cost_usd="0.01")
+        await send(START)
+        await send({"type": "http.response.zerocopysend", "file": 3})
+        found.append(await ending(guard))
+
+    guard = guarded(app)
+
+    await Client().call(guard)
+
+    assert found == [{"settled": "0.01"}]
+
+
 async def test_the_applications_send_passes_for_a_coroutine_function() -> None:
     seen: list[bool] = []
 

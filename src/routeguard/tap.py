@@ -25,6 +25,8 @@ from routeguard.replay import Message, Replay, Send
 
 #: A JSON answer larger than this is not read for usage.
 READ_BYTES_MAX = 1_048_576
+#: Messages that send a file instead of bytes, of ASGI's two extensions for that.
+FILES = ("http.response.pathsend", "http.response.zerocopysend")
 #: Chunks that wait to be looked at, and the bytes of the largest that does.
 HELD_MAX = 31
 HELD_BYTES_MAX = 1_024
@@ -99,10 +101,11 @@ class Tap:
             return
         kind = message["type"]
         if kind == "http.response.body":
-            more_body = message.get("more_body", False)
+            # Taken out before it is forwarded: Starlette's GZipMiddleware puts its own into the same message.
+            body, more_body = message.get("body", b""), message.get("more_body", False)
             if more_body:
                 await self._send(message)
-            if body := message.get("body", b""):
+            if body:
                 self.body_sent = True
                 self._look(body)
             if more_body:
@@ -110,9 +113,10 @@ class Tap:
             await self._last()
         elif kind == "http.response.start":
             message = self._start(message)
-        elif kind == "http.response.pathsend":
+        elif kind in FILES:
             self.body_sent = True
-            await self._last()
+            if not message.get("more_body", False):
+                await self._last()
         await self._send(message)
 
     async def end(self, failure: Failure | None, *, complete: bool) -> None:
@@ -167,8 +171,7 @@ class Tap:
         if not self._is_preflight:
             # Without a reader whatever is put in is let go.
             self._held = deque(maxlen=None if self._reader is not None else 0)
-        if not self._extra_headers:
-            return message
+        # As a list also where nothing is added: it may have been an iterator, which has been read.
         return {**message, "headers": [*headers, *self._extra_headers]}
 
 

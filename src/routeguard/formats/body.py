@@ -59,7 +59,7 @@ class BodyReader:
             self._read(parse_json(self._body.decode("utf-8-sig")))
         except ValueError:
             return None
-        used = self._tally.usage()
+        used = self._tally.usage_of_answer()
         if used is None or self._cost_usd is None:
             return used
         return replace(used, cost_usd=max(self._cost_usd, used.cost_usd or self._cost_usd))

@@ -34,6 +34,8 @@ class Dialect:
     #: Whether another event after the end makes the stream unreadable. Where answers have no name of their own, a
     #: second one in the same stream would replace the first, and both are billed.
     ends_once: bool = False
+    #: Whether what says the end may be said in every event, as older Gemini models do.
+    repeats_its_end: bool = False
     #: Whether a body may be an array of events: a Gemini stream without `alt=sse`.
     is_array: bool = False
 
@@ -381,6 +383,7 @@ DIALECTS = (
         ends_with_done=False,
         is_body=_is_content_body,
         answer_of=_itself,
+        repeats_its_end=True,
         is_array=True,
     ),
 )

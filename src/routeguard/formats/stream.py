@@ -107,7 +107,7 @@ class StreamReader:
             return None
         if not self.terminal and (failed or self._spoiled):
             return None
-        return self._tally.usage()
+        return self._tally.usage_of_answer()
 
     def _take(self, chunk: bytes) -> None:
         if not self._readable and self._is_over():
@@ -167,7 +167,7 @@ class StreamReader:
             self._billed = False
             self._take_shape(NO_SHAPE)
         dialect = self._dialect or opened_by(event)
-        if self.terminal and dialect is not None and dialect.ends_once:
+        if self.terminal and dialect is not None and self._is_another_answer(dialect):
             raise ValueError("a second answer in the same stream")
         if dialect is not None and dialect.continues(event):
             self._dialect = dialect
@@ -175,6 +175,10 @@ class StreamReader:
                 self._learn(raw)
         elif not failed:
             raise ValueError("not an event of this dialect")
+
+    def _is_another_answer(self, dialect: Dialect) -> bool:
+        """Whether what comes after the end could be one that has no name to tell it by."""
+        return dialect.ends_once or (self._tally.is_nameless and not dialect.repeats_its_end)
 
     def _count(self, dialect: Dialect, event: Json) -> bool:
         """True for an event that told nothing new."""

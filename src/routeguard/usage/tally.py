@@ -50,6 +50,11 @@ class Tally:
         #: Grows with everything the tally learns; unchanged after an event that said nothing new.
         self.changes = 0
 
+    @property
+    def is_nameless(self) -> bool:
+        """Whether nothing has said which answer this is, so that another could not be told from it."""
+        return self._answer_id is None
+
     def read_answer(self, answer: object) -> bool:
         """Take in a response, or a chunk of one in the same shape; True if it carried token counts."""
         get = getter(answer)
@@ -99,6 +104,11 @@ class Tally:
                 other_models=others,
             )
         return None if used.input_tokens is None and used.output_tokens is None else used
+
+    def usage_of_answer(self) -> Usage | None:
+        """As `usage`, of what nobody reported: no call uses nothing, so that an answer that says so has said nothing."""
+        used = self.usage()
+        return used if used is not None and (used.input_tokens or used.output_tokens or used.cost_usd) else None
 
     def _with_iterations(self, top: Usage) -> Usage:
         """Anthropic's top level leaves out passes that are no messages: it says 220 beside a compaction's 55,196."""
