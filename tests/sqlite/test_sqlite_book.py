@@ -290,6 +290,20 @@ def test_a_process_without_a_journal_leaves_what_was_adjusted_to_those_who_have_
     assert record in theirs.statement(db).unwritten
 
 
+def test_a_process_without_a_journal_leaves_the_orphans_it_finds_to_those_who_have_it(
+    db: sqlite3.Connection, clock: FakeClock
+) -> None:
+    theirs = attached(db, clock, journal="theirs")
+    leased(db, theirs, "1")
+    book = attached(db, clock)
+    clock.advance(330)
+
+    book.tidy(db, 1)
+
+    assert states(db) == [("1", "orphaned")]
+    assert [(record.id, record.event) for record in theirs.statement(db).unwritten] == [("1", "orphan")]
+
+
 def test_what_has_ended_is_forgotten_with_every_sixteenth_operation(
     db: sqlite3.Connection, book: SqliteBook, clock: FakeClock
 ) -> None:

@@ -27,8 +27,9 @@ class Unwritten:
     """The records of one namespace that no journal has yet."""
 
     def __init__(self, namespace: int, counters: Counters, clock: Clock) -> None:
-        #: This process has a journal. Without one it keeps nothing for it.
+        #: This process has a journal. Without one it keeps nothing of its own for it.
         self.is_kept = False
+        #: Somebody who shares the ledger has one.
         self._is_known = False
         self._namespace = namespace
         self._counters = counters
@@ -80,8 +81,12 @@ class Unwritten:
         )
 
     def orphaned(self, db: sqlite3.Connection, entry: Entry, *, now_ns: int) -> None:
-        """The lease of an entry has ended."""
-        if self.is_kept:
+        """The lease of an entry has ended.
+
+        Whoever looks finds it out: for an entry of somebody else, and perhaps, like `routeguard status`, without having
+        been told of the journal that its owner wrote to.
+        """
+        if self._is_known:
             names = self.names(db, entry.debits)
             record = orphan_record((entry.id, entry.amount_nanousd, names), wall_ns=self._clock.wall_ns())
             self.add(db, record, now_ns=now_ns)
