@@ -1,12 +1,25 @@
 """What a server's error says, in the words of every version, and commands as the protocol has them."""
 
+import asyncio
+import socket
+import struct
+from contextlib import suppress
+
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 from redis.exceptions import ReadOnlyError, ResponseError
 
 from routeguard.ledgers.redis import session
-from routeguard.ledgers.redis.session import error_code, pack, says_unavailable
+from routeguard.ledgers.redis.session import (
+    FAILURES,
+    Session,
+    connection_for,
+    error_code,
+    pack,
+    says_unavailable,
+)
 
 OF_6_2 = "Error running script (call to f_99): @user_script:1: @user_script: 1: -READONLY You can't write"
 
@@ -40,3 +53,27 @@ def test_a_command_is_packed_alike_with_and_without_hiredis(command: list[str]) 
 
     assert packer is not None, "the tests install it"
     assert with_hiredis == without
+
+
+def test_a_connection_that_was_lost_is_a_failure_on_uvloop_as_well() -> None:
+    async def answer_and_reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(b":1\r\n")
+        await writer.drain()
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async def send_to_the_lost() -> None:
+        async with await asyncio.start_server(answer_and_reset, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            session = Session(connection_for(f"redis://127.0.0.1:{port}/0"))
+            await session.open()
+            writer = session._connection._writer
+            assert writer is not None
+            async with asyncio.timeout(5):
+                with suppress(OSError):
+                    await writer.wait_closed()
+            await session.send([("PING",)])
+
+    with pytest.raises(FAILURES):
+        uvloop.run(send_to_the_lost())

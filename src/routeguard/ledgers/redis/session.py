@@ -91,7 +91,11 @@ class Session:
 
     async def send(self, commands: Sequence[Sequence[str]]) -> None:
         """Write these commands at once; `read` gives the answers in their order."""
-        await self._connection.send_packed_command(b"".join(map(pack, commands)), check_health=False)
+        try:
+            await self._connection.send_packed_command(b"".join(map(pack, commands)), check_health=False)
+        except RuntimeError as closed:
+            # What uvloop says, and asyncio does not, of a connection that was lost since somebody last looked.
+            raise ConnectionResetError(str(closed)) from closed
 
     async def read(self) -> object:
         """The next answer; an error of one command is its answer."""
