@@ -116,7 +116,7 @@ class Script:
         asked = claims(number, client)
         keys = asked.keys(self._keyspace)
         arguments = asked.arguments(clock=self._clock, calendar=self._calendar, clients_max=CLIENTS_MAX)
-        return ["EVALSHA", RESERVE.plain.sha, str(len(keys)), *keys, self._epoch, "", *arguments]
+        return ["EVALSHA", RESERVE.plain.sha, str(len(keys)), *keys, self._epoch, "", "", *arguments]
 
 
 async def with_pool(client: Redis, script: Script, number: str, name: str) -> int:

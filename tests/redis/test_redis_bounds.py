@@ -119,6 +119,6 @@ def test_a_server_that_writes_large_numbers_wrong_founds_no_ledger() -> None:
     small = "local string = setmetatable({format = function() return '2147483647' end}, {__index = string})\n"
 
     with pytest.raises(ResponseError, match="INTEGERS are too small"):
-        client.eval(small + OPEN.plain.text, len(keys), *keys, "", "", "1", "epoch", "salt", "")
+        client.eval(small + OPEN.plain.text, len(keys), *keys, "", "", "", "1", "epoch", "salt", "")
 
     assert not client.exists(keys[0])

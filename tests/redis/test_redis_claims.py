@@ -40,7 +40,7 @@ def everything(*, force: bool = False) -> Claims:
 
 
 def answer(first: str, second: str = "") -> Reply:
-    return Reply("refused", 1, 1, (), 0, first, second, ())
+    return Reply("refused", "", 1, 1, (), 0, first, second, ())
 
 
 def test_a_reserve_without_money_or_slots_asks_for_none_and_is_looked_for_after_eight_days() -> None:

@@ -67,6 +67,24 @@ async def test_a_settle_whose_answers_are_lost_is_written_once(
     await until(stands)
 
 
+async def test_an_answer_lost_on_a_line_that_lives_on_gives_nobody_the_next_one(
+    opens: Opens, proxy: FaultProxy
+) -> None:
+    ledger = opens(proxy.url, timing=QUICK)
+    before = await reserve(ledger, "before")
+    proxy.break_next(1, "skip_reply")
+    lost = asyncio.create_task(try_reserve(ledger, "lost"))
+    await until(lambda: asyncio.sleep(0, proxy.left == 0))
+
+    await settle(ledger, before, 3 * CALL)
+    reservation = await lost
+
+    found = await balance(ledger)
+    assert reservation is not None
+    assert reservation.id == "lost"
+    assert (found.settled_nanousd, found.open_nanousd, await ledger.in_flight()) == (3 * CALL, CALL, 1)
+
+
 @pytest.mark.parametrize("times", [1, 2, 5])
 async def test_a_late_bill_whose_answers_are_lost_is_charged_once(opens: Opens, proxy: FaultProxy, times: int) -> None:
     ledger = opens(proxy.url, timing=QUICK)

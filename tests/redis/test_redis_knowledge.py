@@ -13,7 +13,7 @@ EVERYBODY = "day|UTC|0|1000|a"
 
 
 def reply(*accounts: Account, now_us: int = 10, adjusts: int = 0) -> Reply:
-    return Reply("ok", now_us, 1500, (), adjusts, "", "", accounts)
+    return Reply("ok", "", now_us, 1500, (), adjusts, "", "", accounts)
 
 
 def fields(knowledge: Knowledge) -> list[str]:

@@ -43,7 +43,7 @@ def test_what_was_seen_of_an_account_stays_the_most_it_held_beside_a_smaller_res
     asked.windows(ever, 1000)
     knowledge = Knowledge(clients_max=10)
     seen = Account("total|UTC|0|0|a", Parts(settled=90, open=7), None)
-    knowledge.learn(Reply("ok", 10, 1000, (), 0, "", "", (seen,)))
+    knowledge.learn(Reply("ok", "", 10, 1000, (), 0, "", "", (seen,)))
 
     ((_, known, _),), _ = entries(knowledge, {}, [RedisReservation("1", 7, fields=("total|UTC|0|0|a",))], asked)
 
@@ -63,7 +63,7 @@ def taught(*accounts: tuple[str, Parts]) -> Knowledge:
     """What a process knows that has seen these accounts."""
     knowledge = Knowledge(clients_max=10)
     told = [Account(name, parts, None) for name, parts in accounts]
-    knowledge.learn(Reply("ok", 5, TODAY, (), 3, "", "", told))
+    knowledge.learn(Reply("ok", "", 5, TODAY, (), 3, "", "", told))
     return knowledge
 
 

@@ -97,7 +97,7 @@ class Server:
 
     def turn(self, asked: int | str, wanted: str, *, now: int = NOW, epoch: str = "e") -> str:
         moment = f"{now // SECOND} {now}"
-        answer = self.client.eval(PAUSE.plain.text, len(KEYS), *KEYS, epoch, moment, str(asked), wanted)
+        answer = self.client.eval(PAUSE.plain.text, len(KEYS), *KEYS, epoch, moment, "", str(asked), wanted)
         assert isinstance(answer, list)
         return str(answer[0])
 

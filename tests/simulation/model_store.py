@@ -28,6 +28,7 @@ class ModelStore:
         self.now = 0
         self.wall = 0
         self.everybody = ""
+        self.number = ""
         self.orphans: list[str] = []
 
     def empty(self) -> None:
@@ -42,7 +43,7 @@ class ModelStore:
         """The answer of a script: `keys` and `arguments` as a server gets them; the time in them is not looked at."""
         self.now, self.wall, self.orphans = now_us, now_us // SECOND, []
         self.everybody = keys[3]
-        epoch, _, *given = arguments
+        epoch, _, self.number, *given = arguments
         script = getattr(self, f"_{name}")
         answer: list[str] = script(epoch, list(keys), Arguments(given))
         return answer
@@ -218,7 +219,7 @@ class ModelStore:
         return self._reply("ok", meta["epoch"], meta.get("until", ""))
 
     def _reply(self, status: str, first: str = "", second: str = "") -> list[str]:
-        return [status, str(self.now), str(self.wall), " ".join(self.orphans), "0", first, second]
+        return [status, self.number, str(self.now), str(self.wall), " ".join(self.orphans), "0", first, second]
 
     def _windows(self, given: Arguments) -> KnownWindows:
         return KnownWindows(given.take(), given.take(), given.take(), given.take())

@@ -238,24 +238,24 @@ class World:
     def _heard(self, worker: str, script: str, arguments: list[str], answer: list[str]) -> None:
         audit, status = self.audit, answer[0]
         if script == "reserve" and status == "ok":
-            name, amount = arguments[2], int(arguments[5])
-            fields = answer[7::3]
+            name, amount = arguments[3], int(arguments[6])
+            fields = answer[8::3]
             if name in audit.debits and self.loss == "none":
                 raise Broken(f"{name} was debited twice")
             audit.debits[name] = (amount, fields)
-            audit.places[name] = Place(int(answer[1]), self.loop.time())
+            audit.places[name] = Place(int(answer[2]), self.loop.time())
             self._note_debit(amount, fields)
         elif script == "settle" and status == "ok":
-            audit.endings[arguments[2]].append((arguments[3], int(arguments[4]), int(arguments[5])))
-            if arguments[3] == "released":
+            audit.endings[arguments[3]].append((arguments[4], int(arguments[5]), int(arguments[6])))
+            if arguments[4] == "released":
                 # Workers release nothing else but what nobody was admitted by.
-                audit.places.pop(arguments[2], None)
+                audit.places.pop(arguments[3], None)
         elif script == "late" and status == "ok":
-            audit.late[arguments[2]] = (int(arguments[3]), answer[7::3])
-            self._note_debit(int(arguments[3]), answer[7::3])
+            audit.late[arguments[3]] = (int(arguments[4]), answer[8::3])
+            self._note_debit(int(arguments[4]), answer[8::3])
         elif script == "restore" and status == "ok":
             self.to_raise.discard(worker)
-            for place in range(13, 13 + 6 * int(arguments[12]), 6):
+            for place in range(14, 14 + 6 * int(arguments[13]), 6):
                 name, highest = arguments[place], int(arguments[place + 4])
                 self.raised_to[name] = max(self.raised_to.get(name, 0), highest)
         self._note_switch(worker if script == "pause" and not (self.has_lost and self.loss == "behind") else None)

@@ -6,7 +6,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Literal
 
-Fault = Literal["drop_request", "hold_request", "drop_reply", "half_reply"]
+#: `skip_reply` loses an answer and keeps the connection, as no network does, but a broken proxy.
+Fault = Literal["drop_request", "hold_request", "drop_reply", "half_reply", "skip_reply"]
 
 #: What every command of ours carries and no handshake does: a key.
 OURS = b"{rg:"
@@ -102,6 +103,8 @@ class FaultProxy:
             fault = armed.pop(0) if armed else None
             if fault == "drop_reply":
                 return
+            if fault == "skip_reply":
+                continue
             if fault == "half_reply":
                 near.write(data[: len(data) // 2])
                 await near.drain()

@@ -7,8 +7,9 @@
 --       3 zset    what is due when (microseconds): r<id> a lease or a record, m<field> a past account
 --       4 zset    slots of everybody: id by the end of its lease
 --       5 zset    records that no journal has yet, by the microsecond in which they were written
--- ARGV  1 the epoch the caller knows, 2 the time: empty for the server's own, in tests "<seconds> <microseconds>"
--- Reply status, microseconds, window seconds, ids orphaned just now, how often something was changed by hand, two
+-- ARGV  1 the epoch the caller knows, 2 the time: empty for the server's own, in tests "<seconds> <microseconds>",
+--       3 the number of the question
+-- Reply status, the number of the question, microseconds, window seconds, ids orphaned just now, how often something was changed by hand, two
 --       values of the script, then accounts as field, parts, clients with money in that window.
 --
 -- Amounts come and go as text. `..`, tostring and cjson turn 1e14 into an exponent, some servers also 1e8, so a
@@ -37,7 +38,7 @@ else
   wall, now = tonumber(wall), tonumber(now)
 end
 
-local argument = 2
+local argument = 3
 local function take()
   argument = argument + 1
   return ARGV[argument]
@@ -71,5 +72,5 @@ local orphans, adjusts = {}, nil
 
 local function reply(status, first, second)
   local changed = adjusts or redis.call('HGET', LEDGER, 'adjusts') or '0'
-  return {status, now_text, text(wall), table.concat(orphans, ' '), changed, first or '', second or ''}
+  return {status, ARGV[3], now_text, text(wall), table.concat(orphans, ' '), changed, first or '', second or ''}
 end

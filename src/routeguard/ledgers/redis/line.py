@@ -3,8 +3,8 @@
 Rules that live here:
 
 - Answers come in the order of the questions, and one task reads them. A waiter that is cancelled leaves its answer to
-  that task, so no answer can reach the wrong waiter; after a timeout or an error the connection is dropped with
-  whatever was still to come.
+  that task, and each answer says the number of its question, so no answer can reach the wrong waiter; after a timeout,
+  an error or an answer to something else the connection is dropped with whatever was still to come.
 - No timer gathers a batch. Endings and late bills go first in it, so that a reserve is decided by everything that was
   written before it was asked.
 - A question without an answer is sent once more, with the same id, on a new connection. Then the circuit opens: every
@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import InvalidResponse, NoScriptError, ResponseError
 
 from routeguard.ledgers.redis.debts import Debt, Debts
 from routeguard.ledgers.redis.reply import Reply, read_reply
@@ -69,6 +69,8 @@ class Request:
     debt: Debt | None = None
     #: The epoch it was last sent with.
     epoch: str = ""
+    #: What its answer has to say. Something between us and the store may lose one answer of many.
+    number: str = ""
     #: How often it was sent; it may have been executed as often.
     sends: int = 0
     #: When it was last sent, on the loop's clock.
@@ -125,6 +127,7 @@ class Line:
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _sent: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _failures: int = field(default=0, init=False)
+    _asked: int = field(default=0, init=False)
     _closing: bool = field(default=False, init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 
@@ -252,6 +255,7 @@ class Line:
                 answer = await session.read()
                 if isinstance(answer, ResponseError) and says_unavailable(answer):
                     raise answer
+                reply = _reply_to(request, answer)
                 self._flying.popleft()
                 self._failures = 0
                 if isinstance(answer, NoScriptError):
@@ -261,7 +265,7 @@ class Line:
                     self._again.append(request)
                     self._wake.set()
                 else:
-                    self._hand_out(request, answer)
+                    self._hand_out(request, reply)
                 if len(self._flying) == FLYING_MAX // 2:
                     self._wake.set()
 
@@ -304,20 +308,20 @@ class Line:
         keys, arguments = request.build()
         request.epoch, request.sent_at = epoch, sent_at
         request.sends += 1
+        self._asked += 1
+        request.number = str(self._asked)
         source = request.script.source(allow_oom=session.allow_oom)
         # By its text where this connection has not sent it yet, so that a new server changes no order either.
         by_text = request.by_text or source.sha not in session.known
         session.known.add(source.sha)
         name = ["EVAL", source.text] if by_text else ["EVALSHA", source.sha]
-        return [*name, str(len(keys)), *keys, epoch, moment, *arguments]
+        return [*name, str(len(keys)), *keys, epoch, moment, request.number, *arguments]
 
-    def _hand_out(self, request: Request, answer: object) -> None:
-        if isinstance(answer, ResponseError):
-            self.desk.report(request.script.name, answer)
-            self._fail(request, f"the store refused to run a script ({error_code(answer)})", refused=True)
+    def _hand_out(self, request: Request, reply: Reply | ResponseError) -> None:
+        if isinstance(reply, ResponseError):
+            self.desk.report(request.script.name, reply)
+            self._fail(request, f"the store refused to run a script ({error_code(reply)})", refused=True)
             return
-        assert isinstance(answer, list), "every script of ours answers with a list"
-        reply = read_reply(answer)
         self.desk.hear(request, reply)
         if request.answer is not None and not request.answer.done():
             request.answer.set_result(reply)
@@ -352,6 +356,17 @@ class Line:
             reader.cancel()
         if session is not None:
             await session.close()
+
+
+def _reply_to(request: Request, answer: object) -> Reply | ResponseError:
+    """What was answered to this question. An error names no question: it only ever refuses."""
+    if isinstance(answer, ResponseError):
+        return answer
+    assert isinstance(answer, list), "every script of ours answers with a list"
+    reply = read_reply(answer)
+    if reply.number != request.number:
+        raise InvalidResponse(f"the answer to question {reply.number} came for question {request.number}")
+    return reply
 
 
 def _as_it_is(debt: Debt) -> Callable[[], tuple[list[str], list[str]]]:

@@ -1,4 +1,4 @@
--- Found the ledger, or find it. ARGV: 3 schema, 4 epoch, 5 salt for a new one, 6 the journal of the caller or empty.
+-- Found the ledger, or find it. ARGV: 4 schema, 5 epoch, 6 salt for a new one, 7 the journal of the caller or empty.
 -- Reply: epoch, then "paused until salt schema".
 if text(2 ^ 53) ~= '9007199254740992' then
   return redis.error_reply('INTEGERS are too small on this server to count money')

@@ -43,6 +43,8 @@ class Reply:
     """One answer; see `common.lua` for what every script says."""
 
     status: str
+    #: Of the question it answers.
+    number: str
     now_us: int
     wall_seconds: int
     #: Ids of the reservations whose lease this script saw end.
@@ -57,10 +59,10 @@ class Reply:
 
 def read_reply(raw: Sequence[str]) -> Reply:
     """Raises ValueError for what none of our scripts says."""
-    status, now_us, wall_seconds, orphans, adjusts, first, second, *rest = raw
+    status, number, now_us, wall_seconds, orphans, adjusts, first, second, *rest = raw
     accounts = [_account(*rest[at : at + 3]) for at in range(0, len(rest), 3)]
     known_orphans = orphans.split() if orphans else ()
-    return Reply(status, int(now_us), int(wall_seconds), known_orphans, int(adjusts), first, second, accounts)
+    return Reply(status, number, int(now_us), int(wall_seconds), known_orphans, int(adjusts), first, second, accounts)
 
 
 def _account(field: str, packed: str, clients: str) -> Account:

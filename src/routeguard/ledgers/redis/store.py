@@ -274,7 +274,7 @@ class Store:
         if journal is not None and not self._journal_name:
             self._journal_name = await asyncio.to_thread(lambda: journal.name)
         founding = [SCHEMA, os.urandom(8).hex(), os.urandom(32).hex()]
-        arguments = ["", self.clock.argument, *founding, self._journal_name]
+        arguments = ["", self.clock.argument, "", *founding, self._journal_name]
         text = OPEN.source(allow_oom=False).text
         keys = self.keyspace.common
         (answer,) = await session.exchange([("EVAL", text, str(len(keys)), *keys, *arguments)])
