@@ -125,6 +125,33 @@ async def test_a_settlement_that_fails_leaves_the_answer_whole_and_the_charge_in
     assert guard._guard.telemetry.counts.endings == {"settled": 1}, "it is decided, and will be written"
 
 
+@pytest.mark.parametrize("where", ["refresh", "reserve"])
+async def test_a_crowd_in_front_of_a_ledger_that_is_away_does_not_fill_the_log(
+    where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard, ledger = sick_guard(Counting(), rate="unlimited", global_rate="unlimited")
+    ledger.fails = {where}
+
+    for _ in range(201):
+        await Client().call(guard)
+
+    errors = [record for record in caplog.records if getattr(record, "event", "") == "ledger_error"]
+    assert len(errors) == 3
+    assert guard._guard.telemetry.counts.ledger_errors == 201
+
+
+async def test_each_ending_that_the_ledger_did_not_take_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    guard, ledger = sick_guard(reporting(cost_usd="0.0001"), rate="unlimited", global_rate="unlimited")
+    ledger.fails = {"settle"}
+
+    for _ in range(3):
+        await Client().call(guard)
+
+    assert [record.message for record in caplog.records if getattr(record, "event", "") == "ledger_error"] == [
+        "ledger_error: settle: LedgerUnavailable"
+    ] * 3
+
+
 async def test_the_status_says_that_it_does_not_know() -> None:
     guard, ledger = sick_guard(Counting())
     ledger.fails = {"refresh", "balances", "pause"}

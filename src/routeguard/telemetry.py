@@ -1,7 +1,8 @@
 """What the guard says about itself: log lines, and the counts behind the status page.
 
-No prompt, key or address is ever written; a client appears as its keyed hash. Rejections are sampled (the first
-and then each hundredth of a reason and minute), so that an attack does not fill the disk.
+No prompt, key or address is ever written; a client appears as its keyed hash. Rejections, and the
+errors of a ledger behind them, are sampled (the first and then each hundredth of a kind and minute), so that an attack
+does not fill the disk.
 """
 
 import logging
@@ -25,6 +26,8 @@ logger = logging.getLogger("routeguard")
 #: Clients remembered for the status page, least recently seen out first.
 TOP_CLIENTS_REMEMBERED = 10_000
 REJECTED_SAMPLE = 100
+#: A ledger that fails here has a request refused. An ending that it did not take is always told: that is money.
+REFUSED_WHILE = frozenset({"refresh", "reserve"})
 
 
 @dataclass(slots=True)
@@ -190,7 +193,9 @@ class Telemetry:
         self.counts.ledger_errors += 1
         for listener in self.listeners:
             listener.happened("ledger_error", doing)
-        self._plain(logging.ERROR, "ledger_error", f"ledger_error: {doing}: {type(problem).__name__}")
+        text = f"ledger_error: {doing}: {type(problem).__name__}"
+        if doing not in REFUSED_WHILE or self._is_in_sample(text):
+            self._plain(logging.ERROR, "ledger_error", text)
 
     def paused(self, *, paused: bool) -> None:
         event = "paused" if paused else "resumed"
@@ -236,18 +241,21 @@ class Telemetry:
             return counts
 
     def _log_refusal(self, event: str, reason: str, *, request_id: str, path: str, client: str | None) -> None:
-        minute = self._clock.monotonic_ns() // (60 * NANOSECONDS)
-        if minute != self._minute:
-            self._minute = minute
-            self._rejected_this_minute.clear()
-        key = f"{event} {reason}"
-        seen = self._rejected_this_minute[key]
-        self._rejected_this_minute[key] = seen + 1
-        if seen % REJECTED_SAMPLE:
+        if not self._is_in_sample(f"{event} {reason}"):
             return
         known = {"event": event, "reason": reason, "request_id": request_id, "path": path, "client": client}
         fields: dict[str, str | None] = {**dict.fromkeys(FIELDS), **known}
         logger.info("%s: %s %s client %s", event, path, reason, client or "unknown", extra=fields)
+
+    def _is_in_sample(self, kind: str) -> bool:
+        """The first of a kind in each minute, and then each hundredth."""
+        minute = self._clock.monotonic_ns() // (60 * NANOSECONDS)
+        if minute != self._minute:
+            self._minute = minute
+            self._rejected_this_minute.clear()
+        seen = self._rejected_this_minute[kind]
+        self._rejected_this_minute[kind] = seen + 1
+        return seen % REJECTED_SAMPLE == 0
 
     def _log(self, level: int, event: str, admission: Admission) -> None:
         fields = self._fields(event, admission)
