@@ -106,7 +106,7 @@ class Tally:
         return None if used.input_tokens is None and used.output_tokens is None else used
 
     def usage_of_answer(self) -> Usage | None:
-        """As `usage`, of what nobody reported: no call uses nothing, so that an answer that says so has said nothing."""
+        """As `usage`, of what was read and not reported: no call uses nothing, so who says so has said nothing."""
         used = self.usage()
         return used if used is not None and (used.input_tokens or used.output_tokens or used.cost_usd) else None
 
