@@ -83,6 +83,13 @@ CAVEATS: Final = (
         "Told to stop, it waits for its streams for ever.",
         "Set `--timeout-graceful-shutdown`; what it cuts then is kept, and in the ledger before it exits.",
     ),
+    # By hand: the parent stops its children and is content.
+    Caveat(
+        "uvicorn",
+        "uvicorn",
+        "With `--workers` it exits with 0 when a broken configuration keeps its workers from starting.",
+        "Run `routeguard check` before you deploy; without `--workers` it exits with 3.",
+    ),
     # tests/sockets/test_connections.py
     Caveat(
         "uvicorn",
