@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from routeguard.ledgers.redis.knowledge import CLIENT, split
+from routeguard.ledgers.redis.reply import Reply
 from routeguard.ledgers.redis.store_clock import StoreClock
 from routeguard.policy import Budget, Claim, LedgerUnavailable, Parallel, Rate, Refused, Reservation, State, Window
 from tests.simulation.broken import Broken
@@ -51,6 +53,11 @@ class Worker:
         # It has a clock of its own, as a process on another machine has.
         offset_ns = self.rng.randrange(10**12)
         self.ledger._store.clock = StoreClock(monotonic_ns=lambda: round(world.loop.time() * 1e9) + offset_ns)
+        #: The most that answers said of each account of everybody and of newcomers, whatever the ledger makes of it.
+        self.told: dict[str, int] = {}
+        knowledge = self.ledger._store.knowledge
+        self._learn = knowledge.learn
+        setattr(knowledge, "learn", self._hear)  # noqa: B010 - of this one alone
         self._tasks = [world.loop.create_task(self._caller(number)) for number in range(self.rng.randrange(2, 5))]
 
     @property
@@ -58,6 +65,12 @@ class Worker:
         store = self.ledger._store
         is_working = not all(task.done() for task in self._tasks)
         return is_working or bool(len(store.debts)) or store._restoring is not None or not self.ledger.healthy
+
+    def _hear(self, reply: Reply) -> bool:
+        for account in reply.accounts:
+            if not split(account.field)[2].startswith(CLIENT):
+                self.told[account.field] = max(self.told.get(account.field, 0), account.parts.charged)
+        return self._learn(reply)
 
     def check(self) -> None:
         """Raises what a caller ran into."""

@@ -6,6 +6,7 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
 from routeguard.ledgers.redis import RedisLedger
@@ -79,6 +80,9 @@ class World:
         self.charged_at_loss: dict[str, int] = {}
         self.to_raise: set[str] = set()
         self.raised_to: dict[str, int] = {}
+        #: Reservations put back since, and what those of them that had ended before left over, by account.
+        self.put_back: set[str] = set()
+        self.ends_again: dict[str, int] = defaultdict(int)
         #: Of what was charged, what nobody alive had seen.
         self.unwitnessed: dict[str, int] = defaultdict(int)
         self.longest_decision = 0.0
@@ -209,11 +213,14 @@ class World:
             for field_name, nanousd in self._seen_by(name):
                 seen[field_name] = max(seen.get(field_name, 0), nanousd)
         for name, charged in self.charged_at_loss.items():
-            self.unwitnessed[name] = max(self.unwitnessed[name], charged - seen.get(name, 0))
+            left = seen.get(name, 0) - self.ends_again[name]
+            self.unwitnessed[name] = max(self.unwitnessed[name], charged - left)
 
     def _seen_by(self, worker: str) -> list[tuple[str, int]]:
+        """Of clients it need only know the latest; of everybody, all it was ever told."""
         highest = self.workers[worker].ledger._store.knowledge.highest()
-        return [(f"{counter}|{start}|{kind}", known.highest_nanousd) for counter, start, kind, known in highest]
+        known = [(f"{counter}|{start}|{kind}", known.highest_nanousd) for counter, start, kind, known in highest]
+        return [*known, *self.workers[worker].told.items()]
 
     def lost(self, name: str) -> int:
         """What the counter may be short of: what nobody alive had seen, and what a loss has swallowed since."""
@@ -254,11 +261,32 @@ class World:
             audit.late[arguments[3]] = (int(arguments[4]), answer[8::3])
             self._note_debit(int(arguments[4]), answer[8::3])
         elif script == "restore" and status == "ok":
-            self.to_raise.discard(worker)
-            for place in range(14, 14 + 6 * int(arguments[13]), 6):
-                name, highest = arguments[place], int(arguments[place + 4])
-                self.raised_to[name] = max(self.raised_to.get(name, 0), highest)
+            self._note_restored(worker, arguments[13:])
         self._note_switch(worker if script == "pause" and not (self.has_lost and self.loss == "behind") else None)
+
+    def _note_restored(self, worker: str, arguments: Sequence[str]) -> None:
+        self.to_raise.discard(worker)
+        if worker in self.workers:
+            for name, seen in self.workers[worker].told.items():
+                self.raised_to[name] = max(self.raised_to.get(name, 0), seen)
+        given = iter(arguments)
+        for _ in range(int(next(given))):
+            name, _, _, _, highest, _ = islice(given, 6)
+            self.raised_to[name] = max(self.raised_to.get(name, 0), int(highest))
+        for _ in range(int(next(given))):
+            name, _, _, _, _, fields = islice(given, 6)
+            self._note_put_back(name, list(islice(given, int(fields))))
+        self._count_unwitnessed()
+
+    def _note_put_back(self, name: str, fields: Sequence[str]) -> None:
+        """Put back as open although it had ended: it ends once more, and what was seen shrinks by what it left over."""
+        if name in self.put_back:
+            return
+        self.put_back.add(name)
+        amount = self.audit.debits[name][0]
+        for _, settled, kept in self.audit.endings[name]:
+            for field_name in fields:
+                self.ends_again[field_name] += max(0, amount - settled - kept)
 
     def _note_switch(self, worker: str | None) -> None:
         stands = self.server.model.data.meta.get("paused") == "1"
