@@ -28,12 +28,37 @@ def test_a_path_written_twice_counts_once() -> None:
         ("/a\\b", "'/api/chat'"),
         ("/a\x00", "'/api/chat'"),
         ("/a/../b", "'/api/chat'"),
+        ("/a\u200b", "'/api/chat'"),
+        ("^/api/.*$", "'/api/chat'"),
+        ('"/a"', "'/api/chat'"),
+        ("/a/(b|c)", "'/api/chat'"),
+        ("/a/{", "'/api/chat'"),
         ("", "'/api/chat'"),
     ],
 )
 def test_what_is_no_path_is_refused_with_one_that_is(written: str, remedy: str) -> None:
     with pytest.raises(ValueError, match=re.escape(remedy)):
         names.paths(written)
+
+
+@table(
+    ("written", "remedy"),
+    [
+        ("/chat/{session_id}", "/chat/*"),
+        ("/chat/{room}/{number}.json", "/chat/*/*.json"),
+        ("/files/{rest:path}", "/files/**"),
+        ("/chat/<int:number>/say", "/chat/*/say"),
+        ("/files/<path:rest>", "/files/**"),
+        ("/chat/:id", "/chat/*"),
+    ],
+)
+def test_a_parameter_of_a_framework_is_refused_because_no_request_would_match_it(written: str, remedy: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"write '{remedy}'")):
+        names.paths(["/other", written])
+
+
+def test_a_colon_and_escaped_braces_are_part_of_a_path() -> None:
+    assert names.paths("/models/gemini:generate, /%7Bid%7D") == ("/models/gemini:generate", "/%7Bid%7D")
 
 
 @table(

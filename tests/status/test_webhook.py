@@ -360,6 +360,11 @@ def test_an_address_may_be_http_or_https(url: str) -> None:
         "https://h/hunter2\nX: y",
         "https://u:hunter2@h/",
         "https://h/\u00e9hunter2",
+        "https://[::1/hunter2",
+        "https://h:hunter2/",
+        "https://h:70000/hunter2",
+        "https://h:0/hunter2",
+        "https://:443/hunter2",
     ],
 )
 def test_another_address_stops_the_server_without_being_repeated(url: str) -> None:

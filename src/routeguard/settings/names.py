@@ -10,6 +10,7 @@ from io import BytesIO
 from struct import pack
 from types import MappingProxyType
 from typing import Final
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, available_timezones
 
 from routeguard.client_ip import PLATFORMS, Network, Strategy, parse_networks, parse_strategy
@@ -34,7 +35,10 @@ LATER_LEDGERS: Final = ("redis+sentinel", "redis+cluster", "postgresql")
 #: A preset for the client address.
 platform: Parser[str] = one_of(*PLATFORMS)
 
-_PATH = re.compile(r"(?:/|\*\*)[^\s?#\\\x00-\x1f\x7f]*")
+#: No path of a URL holds these unescaped (RFC 3986 §3.3).
+_PATH = re.compile(r"(?:/|\*\*)[^\s?#\\\x00-\x1f\x7f{}<>\[\]|^\"`]*")
+#: How frameworks write a part that stands for any segment, or with `path` for several: `{id}`, `<int:id>`, `/:id`.
+_PARAMETER = re.compile(r"\{[^{}/]*\}|<[^<>/]*>|(?<=/):[A-Za-z_]\w*")
 _ORIGIN = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>\[[0-9a-f:.]+\]|[^\s/?#@*:\[\]]+)(?P<port>:[0-9]{1,5})?"
 )
@@ -49,9 +53,16 @@ _UTC_FILE = b"TZif" + bytes(16) + pack(">6l", 0, 0, 0, 0, 1, 4) + pack(">lBB", 0
 
 
 def paths(value: object) -> tuple[str, ...]:
-    """Path patterns, each from the root of the application or `**`."""
+    """Path patterns, each from the root of the application or `**`.
+
+    A framework's parameter is refused: taken as it is written it would guard nothing.
+    """
     found = entries(value, example="'/api/chat' or '/api/chat, /api/img/**'")
     for path in found:
+        if _PARAMETER.search(path):
+            remedy = _PARAMETER.sub(lambda parameter: "**" if "path" in parameter[0] else "*", path)
+            if _is_path(remedy):
+                raise ValueError(f"holds '{path}', whose parameter no request would match; write '{remedy}'")
         if not _is_path(path):
             remedy = f"'/{path}'" if _is_path("/" + path) and ":" not in path else "'/api/chat'"
             raise ValueError(f"holds '{path}', which is not a path; write for example {remedy}, or '**' for all")
@@ -126,7 +137,8 @@ def zone(value: object) -> ZoneInfo:
         return _utc()
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError, UnicodeError):  # unknown, "../x", a folder of zones, a surrogate
+    # Unknown, "../x", a folder of zones, a surrogate, a thousand folders.
+    except (KeyError, ValueError, OSError, UnicodeError, RecursionError):
         known = available_timezones()
         if not known:
             raise ValueError("needs the time zone database: pip install tzdata, or write 'UTC'") from None
@@ -185,7 +197,7 @@ def webhook_url(value: object) -> str:
     """Where alerts go. No message holds it: its path or query may be the secret."""
     url = plain(value)
     match = _WEBHOOK_URL.fullmatch(url)
-    if match is None or not (url.isascii() and url.isprintable()):
+    if match is None or not (url.isascii() and url.isprintable()) or not _has_host(url):
         raise ValueError("is not the address of a receiver; write for example 'https://hooks.example.com/routeguard'")
     if "@" in match["host"]:
         raise ValueError("holds a user name or password, which are not sent; put the secret into the path or the query")
@@ -206,7 +218,17 @@ def utc_without_database() -> ZoneInfo:
 
 
 def _is_path(path: str) -> bool:
-    return _PATH.fullmatch(path) is not None and ".." not in path.split("/")
+    # What cannot be seen, as a zero-width blank that came with a copied line, would make a route that nobody asks.
+    return _PATH.fullmatch(path) is not None and ".." not in path.split("/") and path.isprintable()
+
+
+def _has_host(url: str) -> bool:
+    """Whether there is a host in it, and a port that one can connect to, if any."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _origin(entry: str) -> str:
