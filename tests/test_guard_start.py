@@ -1,8 +1,10 @@
 """The start of a guard: lifespan, the start line, and a configuration that cannot be used."""
 
 import logging
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from fastapi import FastAPI
 from starlette.applications import Starlette
@@ -10,8 +12,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from routeguard import ConfigError, RouteGuard
+from tests.configured import table
 from tests.driver import Client, lifespan, stream_app
 from tests.guarding import Counting, guarded
+from tests.test_guard_websockets import websocket
 
 
 async def test_a_broken_configuration_fails_the_start_under_add_middleware() -> None:
@@ -93,3 +97,48 @@ async def test_the_start_line_is_said_once(
     assert len(said) == 1
     assert "/chat" in said[0]
     assert "$1.00/day" in said[0]
+
+
+def unusable(tmp_path: Path, **settings: Any) -> tuple[RouteGuard, Counting]:
+    """A guard whose journal is a file of something else: settings that fit together, and books that never will."""
+    (tmp_path / "theirs.db").write_text("not a database, " * 100)
+    app = Counting()
+    return guarded(app, journal=f"sqlite:///{tmp_path}/theirs.db", **settings), app
+
+
+async def test_of_first_requests_that_come_together_none_passes_a_guard_that_cannot_start(tmp_path: Path) -> None:
+    guard, app = unusable(tmp_path)
+    clients = [Client() for _ in range(5)]
+
+    async with anyio.create_task_group() as group:
+        for client in clients:
+            group.start_soon(client.call, guard)
+
+    assert [client.status for client in clients] == [503] * 5
+    assert app.calls == 0
+
+
+async def test_a_websocket_that_comes_first_does_not_hide_that_the_guard_cannot_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard, app = unusable(tmp_path)
+
+    sent = await websocket(guard)
+    client = await Client().call(guard)
+
+    assert [(message["type"], message.get("code")) for message in sent] == [("websocket.close", 1011)]
+    assert (client.status, client.reason, app.calls) == (503, "guard_unavailable", 0)
+    assert sum("is not a database" in record.message for record in caplog.records) == 2, "the journal's and ours"
+
+
+@table("paths", [5, True, b"/chat", [None], ["/chat", "/a b"], {"/chat": 1}, [], object()])
+async def test_paths_that_cannot_be_read_fail_the_start_and_refuse_every_request(paths: Any) -> None:
+    app = Starlette(routes=[Route("/chat", stream_app, methods=["POST"])])
+    app.add_middleware(RouteGuard, paths=paths, price_in=1, price_out=1, environ={})
+
+    client = await Client().call(app)
+    sent = await lifespan(app)
+
+    assert (client.status, client.reason) == (503, "guard_unavailable")
+    assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
+    assert "paths=" in sent[0]["message"]

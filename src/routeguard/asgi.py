@@ -18,6 +18,7 @@ from routeguard.observe import observe, unrecorded
 from routeguard.paths import PathPatterns
 from routeguard.replay import ClientGone, Receive, Replay, Scope, Send
 from routeguard.respond import respond
+from routeguard.settings import names
 from routeguard.status import StatusRoutes
 from routeguard.tap import Tap
 from routeguard.telemetry import logger
@@ -113,15 +114,9 @@ class RouteGuard:
         elif self._already_reserved(guard, outer):
             await self.app(scope, receive, send)
         else:
-            if not self._started:
-                try:
-                    await self._start()
-                except ConfigError as error:
-                    # No lifespan told it: from now on every guarded request is refused, and the log says why.
-                    self._config_error = error
-                    logger.error("%s", error)
-                    await self._refuse_all(error, scope, receive, send)
-                    return
+            if not self._started and (error := await self._cannot_start()):
+                await self._refuse_all(error, scope, receive, send)
+                return
             await self._guarded(guard, guard.open(scope, path), receive, send, outer)
 
     async def _guarded(
@@ -273,8 +268,9 @@ class RouteGuard:
         if path is None or self.settings.websocket == "ignore":
             await self.app(scope, receive, send)
             return
-        if not self._started:
-            await self._start()
+        if not self._started and (error := await self._cannot_start()):
+            await self._refuse_all(error, scope, receive, send)
+            return
         attempt = guard.open(scope, path)
         if guard.rules.observe:
             guard.telemetry.would_reject("websocket_refused", request_id=attempt.request_id, path=path, client=None)
@@ -306,13 +302,29 @@ class RouteGuard:
             admission = admission.outer
         return False
 
+    async def _cannot_start(self) -> ConfigError | None:
+        """Start with the first request, where no lifespan came before it; or why that cannot be."""
+        try:
+            await self._start()
+        except ConfigError as error:
+            # From now on every guarded request is refused, and the log says why.
+            if self._config_error is None:
+                self._config_error = error
+                logger.error("%s", error)
+        return self._config_error
+
     async def _start(self) -> None:
-        """Say once what is in force."""
+        """Say once what is in force.
+
+        First requests that come together all ask whether the books can be used: one that went on meanwhile would be
+        served by a guard that cannot start, and they need not run in the same event loop to wait for each other.
+        """
         if self._started or self._guard is None:
             return
-        self._started = True
         warnings = await self._guard.books.check()
-        self._guard.telemetry.started(start_line(self.settings), (*self.settings.warnings, *warnings))
+        if not self._started:
+            self._started = True
+            self._guard.telemetry.started(start_line(self.settings), (*self.settings.warnings, *warnings))
 
     async def _stop(self) -> None:
         """Let the requests that the server has cancelled end, then write and close what is open."""
@@ -338,11 +350,14 @@ class RouteGuard:
             await send({"type": "websocket.close", "code": 1011, "reason": "guard_unavailable"})
 
 
-def _paths_of(keywords: "SettingsKeywords") -> list[str]:
+def _paths_of(keywords: "SettingsKeywords") -> tuple[str, ...]:
     """The guarded paths of settings that cannot be used; everything where even they cannot be read."""
-    paths = keywords.get("paths") or os.environ.get("ROUTEGUARD_PATHS") or "**"
-    listed = paths.split(",") if isinstance(paths, str) else map(str, paths)
-    return [path.strip() for path in listed if path.strip()] or ["**"]
+    environ = keywords.get("environ")
+    written = keywords.get("paths") or (os.environ if environ is None else environ).get("ROUTEGUARD_PATHS")
+    try:
+        return names.paths(written or "**")
+    except ValueError:
+        return ("**",)
 
 
 def _scope_with(admission: Admission, scope: Scope) -> Scope:
