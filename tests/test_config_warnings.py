@@ -104,3 +104,26 @@ def test_short_secrets_are_warned_about_without_being_repeated() -> None:
 
     assert len(settings.warnings) == 2
     assert not any("hunter2" in warning for warning in settings.warnings)
+
+
+@table(
+    ("name", "written"),
+    [
+        ("ADMIN_TOKEN", '"0123456789abcdef"'),
+        ("ADMIN_TOKEN", "'0123456789abcdef'"),
+        ("EDGE_SECRET", 'X-Edge:"0123456789abcdef"'),
+        ("MESSAGE_RESTING", "'Back tomorrow.'"),
+        ("MESSAGE_LIMITED", '"Please slow down."'),
+    ],
+)
+def test_quotes_that_an_env_file_left_are_warned_about(name: str, written: str) -> None:
+    (warning,) = build({f"ROUTEGUARD_{name}": written}).warnings
+
+    assert warning == f"ROUTEGUARD_{name} is in quotes, and they are part of it. Write it without."
+    assert build(**{name.lower(): written}).warnings == (), "in Python somebody wrote them on purpose"
+
+
+def test_quotes_inside_a_text_are_not_warned_about() -> None:
+    settings = build({"ROUTEGUARD_MESSAGE_RESTING": 'Say "friend" and enter', "ROUTEGUARD_ADMIN_TOKEN": '"' + "x" * 16})
+
+    assert settings.warnings == ()

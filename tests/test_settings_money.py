@@ -60,6 +60,8 @@ def test_budgets_are_money_per_window(written: object, caps: tuple[Cap, ...]) ->
         ("999999999999999/day", "above 9,000,000 USD"),
         ("5/day, 6/day", "twice"),
         ("1,000/day", "does not say per which window '1'"),
+        ("0,5/month", "'0/day'"),
+        ("5/day, 0", "'0/day'"),
         ("5/day, unlimited", "'unlimited' alone"),
         ("Unlimited, 5/day", "'unlimited' alone"),
         ("much", "'5/day'"),

@@ -148,6 +148,23 @@ def test_a_system_prompt_file_is_counted_as_it_lies_on_disk(tmp_path: Path) -> N
     assert grammar.text_or_file_bytes(f"@{tmp_path}/prompt.txt") == 9
 
 
+@table("blank", [" ", "\t", "\n", "\r\n"])
+def test_blanks_around_the_name_of_a_file_do_not_make_it_a_prompt_of_a_few_bytes(tmp_path: Path, blank: str) -> None:
+    (tmp_path / "prompt.txt").write_bytes(b"x" * 5000)
+
+    assert grammar.text_or_file_bytes(f"{blank}@{tmp_path}/prompt.txt{blank}") == 5000
+
+
+@table("written", ["'@prompt.txt'", '"@prompt.txt"', ' "@prompt.txt"', '" @prompt.txt"'])
+def test_a_file_in_quotes_is_not_counted_as_the_few_bytes_of_its_name(written: str) -> None:
+    with pytest.raises(ValueError, match=r"write '@prompt\.txt' without"):
+        grammar.text_or_file_bytes(written)
+
+
+def test_a_prompt_may_begin_with_a_quote_and_end_with_a_blank() -> None:
+    assert grammar.text_or_file_bytes('"You" are a @bot. ') == 18
+
+
 @table("name", ["missing.txt", "", ".", "a\x00b"])
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="cannot be read"):

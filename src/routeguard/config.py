@@ -238,6 +238,7 @@ class Settings:
             checks.check_status_path,
             checks.warn_about_requests,
             checks.warn_about_clients,
+            checks.warn_about_quotes,
             checks.warn_about_processes,
         ):
             with values.step():

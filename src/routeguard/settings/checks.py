@@ -11,7 +11,7 @@ from routeguard.policy import Budget
 from routeguard.pricing import Tariff
 from routeguard.settings import table
 from routeguard.settings.build import system_prompt_bytes
-from routeguard.settings.grammar import comma
+from routeguard.settings.grammar import QUOTES, comma
 from routeguard.settings.limits import Cap, Share
 from routeguard.settings.sources import Values
 from routeguard.settings.table import Setting
@@ -150,6 +150,20 @@ def warn_about_clients(values: Values) -> None:
     for row, secret in secrets:
         if secret and len(secret) < SECRET_CHARS:
             values.warn(f"{values.name(row)} is shorter than {SECRET_CHARS} characters and can be guessed.")
+
+
+def warn_about_quotes(values: Values) -> None:
+    """Quotes that a reader of `.env` files left around a value: a token in them opens nothing."""
+    edge = values.get(table.EDGE_SECRET)
+    written = {
+        table.ADMIN_TOKEN: values.get(table.ADMIN_TOKEN),
+        table.EDGE_SECRET: edge and edge[1].decode("ascii"),
+        table.MESSAGE_RESTING: values[table.MESSAGE_RESTING],
+        table.MESSAGE_LIMITED: values[table.MESSAGE_LIMITED],
+    }
+    for row, text in written.items():
+        if values.source(row) == "environment" and text and text[0] in QUOTES and text[0] == text[-1]:
+            values.warn(f"{values.name(row)} is in quotes, and they are part of it. Write it without.")
 
 
 def warn_about_processes(values: Values) -> None:

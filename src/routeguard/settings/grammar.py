@@ -23,6 +23,9 @@ Parser = Callable[[object], T]
 #: Below every price on sale: what is smaller was meant for one token. The price file has the same bound.
 USD_PER_MTOK_MIN: Final = Decimal("0.0001")
 
+#: What `.env` files put around a value, and not every reader of them takes away.
+QUOTES: Final = ("'", '"')
+
 _SIZE = re.compile(r"([0-9]{1,15})\s*(B|kB|MB|GB|KiB|MiB|GiB)?", re.IGNORECASE | re.ASCII)
 _SIZE_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|m|h|d)")
@@ -187,8 +190,12 @@ def text_or_file_bytes(value: object) -> int:
     """How many UTF-8 bytes this text, or the text of `@file`, has."""
     if not isinstance(value, str):
         raise ValueError("is not text; write the system prompt itself or '@prompt.txt'")
+    bare = value.strip()
+    if bare[:1] in QUOTES and bare[1:].lstrip().startswith("@"):
+        # docker --env-file and systemd's cousins keep the quotes of a line: a name would be counted for its file.
+        raise ValueError("names a file in quotes, which are part of it; write '@prompt.txt' without them")
     try:
-        return len((_read(value[1:]) if value.startswith("@") else value).encode())
+        return len((_read(bare[1:]) if bare.startswith("@") else value).encode())
     except UnicodeEncodeError:
         raise ValueError("is not UTF-8 text; write the system prompt itself or '@prompt.txt'") from None
 

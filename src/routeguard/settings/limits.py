@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final, get_args
+from typing import Final, NoReturn, get_args
 
 from routeguard.money import parse_usd
 from routeguard.policy import NANOSECONDS, Rate, WindowUnit
@@ -53,7 +53,11 @@ def caps(value: object) -> tuple[Cap, ...]:
     """Money per window: `5/day, 50/month`; () for `unlimited`, and a lone 0 is nothing per day."""
     if _is_unlimited(value):
         return ()
-    found = [_cap(entry) for entry in entries(value, example="'5/day' or '5/day, 50/month'")]
+    written = entries(value, example="'5/day' or '5/day, 50/month'")
+    if len(written) > 1 and (bare := next((entry for entry in written if "/" not in entry), None)) is not None:
+        # `0,5/month` is a decimal comma, and not nothing per day beside five per month.
+        _refuse_bare(bare)
+    found = [_cap(entry) for entry in written]
     units = [cap.unit for cap in found]
     for unit in WINDOW_UNITS:
         if units.count(unit) > 1:
@@ -112,11 +116,7 @@ def _cap(entry: str) -> Cap:
     if not slash:
         if _AMOUNT.fullmatch(amount) and not Decimal(amount.lstrip("$ ")):
             return Cap(0, "day")  # nothing is nothing in every window
-        if _is_unlimited(amount):
-            raise ValueError(f"has '{entry}' beside other amounts; write '{UNLIMITED}' alone, or leave it out")
-        if _AMOUNT.fullmatch(amount) is None:
-            raise ValueError(f"has the entry '{entry}', which is not an amount; write for example '5/day'")
-        raise ValueError(f"does not say per which window '{entry}' is; write '{amount}/day' or '{amount}/month'")
+        _refuse_bare(amount)
     unit = _UNIT_OF.get(window.lower())
     if unit is None:
         raise ValueError(
@@ -126,6 +126,14 @@ def _cap(entry: str) -> Cap:
         return Cap(_amount_nanousd(amount), unit)
     except ValueError as error:
         raise ValueError(f"has an amount that {error}; write for example '5/{unit}' or '0.50/{unit}'") from None
+
+
+def _refuse_bare(amount: str) -> NoReturn:
+    if _is_unlimited(amount):
+        raise ValueError(f"has '{amount}' beside other amounts; write '{UNLIMITED}' alone, or leave it out")
+    if _AMOUNT.fullmatch(amount) is None:
+        raise ValueError(f"has the entry '{amount}', which is not an amount; write for example '5/day'")
+    raise ValueError(f"does not say per which window '{amount}' is; write '{amount}/day' or '{amount}/month'")
 
 
 def _rate(entry: str) -> tuple[int, int]:
