@@ -84,3 +84,52 @@ def test_steering_a_memory_ledger_from_outside_names_the_way_out(folder: Path, c
 
     assert result.returncode == 2
     assert "sqlite://" in result.stderr
+
+
+def test_what_an_application_prints_while_it_is_imported_is_not_in_the_json(folder: Path) -> None:
+    (folder / "loud.py").write_text("print('loading the shop')\n" + APP)
+
+    result = run("check", "loud:app", "--json", cwd=folder)
+
+    assert (result.returncode, result.stderr) == (0, "loading the shop\n")
+    assert json.loads(result.stdout)["ok"] is True
+
+
+def test_a_function_that_makes_the_application_is_not_called(folder: Path) -> None:
+    (folder / "factory.py").write_text("def create_app():\n    raise SystemExit('called')\n")
+
+    result = run("check", "factory:create_app", cwd=folder)
+
+    assert result.returncode == 2
+    assert "'factory:create_app' is a function" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [("check", "shop:app"), ("check", "shop:app", "--json")])
+def test_a_reader_who_has_seen_enough_is_no_crash(folder: Path, arguments: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "routeguard", *arguments],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        timeout=50,
+        check=False,
+    )
+    os.close(writing)
+
+    assert ended.returncode == 2, "what nobody has read is not fine, nor only a warning"
+    assert ended.stderr == ""
+
+
+def test_a_crash_of_a_command_does_not_look_like_warnings(folder: Path) -> None:
+    (folder / "hostile.py").write_text(
+        "class App:\n    @property\n    def routes(self):\n        raise RuntimeError('not now')\napp = App()\n"
+    )
+
+    result = run("check", "hostile:app", cwd=folder)
+
+    assert result.returncode == 2
+    assert "RuntimeError: not now" in result.stderr

@@ -4,13 +4,31 @@ import argparse
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from routeguard.cli import bookkeeping
 
+EXIT_ERRORS = 2
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0 is fine, 1 means warnings or a breach, 2 means errors."""
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has seen enough; the interpreter must not try to write the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_ERRORS
+    except Exception:  # noqa: BLE001 - printed, and the exit code is what it is about
+        # The interpreter's own exit code for it is 1, which would be warnings or a breach.
+        traceback.print_exc()
+        return EXIT_ERRORS
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     # What follows `--` is the server's own command line, for `check` to look at.
     ours, server = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, None)

@@ -4,7 +4,9 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from inspect import iscoroutinefunction, isfunction
 from typing import TYPE_CHECKING
 
 from routeguard.errors import ConfigError
@@ -40,6 +42,11 @@ def target(app: str | None) -> Target:
         return Target(Settings())
     imported = _imported(app)
     settings = next(_settings_in(imported), None)
+    if settings is None and isfunction(imported) and not iscoroutinefunction(imported):
+        raise NoGuard(
+            f"routeguard: {app!r} is a function, and this command calls nothing of yours; name a variable that holds "
+            "the application, for example in a module of its own: app = create_app()"
+        )
     if settings is None:
         raise NoGuard(f"routeguard: no RouteGuard in {app!r}; add it with app.add_middleware(RouteGuard)")
     return Target(settings, imported)
@@ -49,7 +56,9 @@ def _imported(app: str) -> object:
     module_name, _, attribute = app.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
-        found: object = importlib.import_module(module_name)
+        # What a module prints while it is imported is not what this command says: somebody may read it as JSON or CSV.
+        with redirect_stdout(sys.stderr):
+            found: object = importlib.import_module(module_name)
     except ConfigError:
         raise
     except ImportError as error:
