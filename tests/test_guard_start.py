@@ -142,3 +142,68 @@ async def test_paths_that_cannot_be_read_fail_the_start_and_refuse_every_request
     assert (client.status, client.reason) == (503, "guard_unavailable")
     assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
     assert "paths=" in sent[0]["message"]
+
+
+def closings(guard: RouteGuard) -> list[str]:
+    """Filled when the guard closes its books."""
+    assert guard._guard is not None
+    seen: list[str] = []
+
+    async def closed() -> None:
+        seen.append("closed")
+
+    guard._guard.closing = (*guard._guard.closing, closed)
+    return seen
+
+
+async def test_the_books_are_closed_for_an_application_that_starts_and_does_not_wait() -> None:
+    async def hasty(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+
+    guard = guarded(hasty)
+    closed = closings(guard)
+
+    sent = await lifespan(guard)
+
+    assert [message["type"] for message in sent] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert closed == ["closed"]
+
+
+async def test_the_books_are_closed_for_an_application_that_fails_to_shut_down() -> None:
+    async def failing(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        raise RuntimeError("the pool is gone")
+
+    guard = guarded(failing)
+    closed = closings(guard)
+
+    with pytest.raises(RuntimeError, match="the pool is gone"):
+        await lifespan(guard)
+
+    assert closed == ["closed"]
+
+
+async def test_a_start_that_failed_without_telling_the_server_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def failing(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        raise RuntimeError("no database")
+
+    sent = await lifespan(guarded(failing))
+
+    assert [message["type"] for message in sent] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    (record,) = [record for record in caplog.records if record.exc_info]
+    assert "no database" in str(record.exc_info and record.exc_info[1])
+
+
+async def test_an_application_that_knows_no_lifespan_is_not_logged_as_a_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def http_only(scope: Any, receive: Any, send: Any) -> None:
+        raise ValueError("Django can only handle ASGI/HTTP connections")
+
+    await lifespan(guarded(http_only))
+
+    assert not [record for record in caplog.records if record.exc_info]

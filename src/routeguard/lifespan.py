@@ -11,6 +11,7 @@ import anyio
 
 from routeguard.errors import ConfigError
 from routeguard.replay import Message, Receive, Scope, Send
+from routeguard.telemetry import logger
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -36,6 +37,7 @@ class Lifespan:
         #: What the server asked, and what it was told.
         self._asked: set[str] = set()
         self._told: set[str] = set()
+        self._closed = False
         #: We, and not the application, have failed the start.
         self._refused = False
         #: What the server answered our refusal with: hypercorn stops by raising it through the application.
@@ -47,18 +49,23 @@ class Lifespan:
             await app(scope, self._watched_receive, self._watched_send)
         except Exception:
             if self._told and not self._refused:
+                if "lifespan.shutdown" in self._asked:
+                    await self._close()
                 raise
             # The specification lets an application say by raising that it does not speak lifespan; and one whose
             # start we have failed has nothing more to say.
+            if self._asked and not self._refused:
+                logger.exception("the application's start failed without telling the server, which goes on without it")
         if self._stop is not None:
             raise self._stop
-        if self._told:
-            return
-        if "lifespan.startup" not in self._asked:
-            await self._receive()
-        await self._watched_send({"type": "lifespan.startup.complete"})
-        if not self._refused:
-            await self._receive()
+        if not self._told:
+            if not self._asked:
+                await self._receive()
+            await self._watched_send({"type": "lifespan.startup.complete"})
+        if self._told == {"lifespan.startup.complete"}:
+            # Whatever the application does not wait for, we do.
+            if "lifespan.shutdown" not in self._asked:
+                await self._watched_receive()
             await self._watched_send({"type": "lifespan.shutdown.complete"})
 
     async def _watched_receive(self) -> Message:
@@ -77,9 +84,15 @@ class Lifespan:
                 await self._refuse(str(error))
                 return
         elif kind in {"lifespan.shutdown.complete", "lifespan.shutdown.failed"}:
-            await self._on_shutdown()
+            await self._close()
         self._told.add(message["type"])
         await self._send(message)
+
+    async def _close(self) -> None:
+        """Our own shutdown, once."""
+        if not self._closed:
+            self._closed = True
+            await self._on_shutdown()
 
     async def _refuse(self, text: str) -> None:
         self._refused = True
