@@ -25,9 +25,10 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from routeguard import RouteGuard, Settings
 from routeguard.cli import main
 from routeguard.cli.check import Report, check, look
+from routeguard.cli.check.guarded import unguarded_chats
 from routeguard.cli.check.prices import price_age
 from routeguard.cli.check.server import server_options
-from routeguard.cli.check.shape import shape_of, unguarded_chats
+from routeguard.cli.check.shape import shape_of
 from routeguard.cli.settings_of import NoGuard, Target, target
 from tests.redis.server import RedisServer, needed_server
 
@@ -158,6 +159,80 @@ def test_a_method_that_is_not_guarded_leaves_its_route_unguarded() -> None:
     report = looked(app, methods="GET")
 
     assert any("/api/chat looks as if it called a model" in warning for warning in report.warnings)
+
+
+def test_a_guard_inside_a_mounted_application_guards_what_is_below_it_and_nothing_else() -> None:
+    route = Route("/chat", chat, methods=["POST"])
+    inner = Starlette(routes=[route], middleware=[Middleware(RouteGuard, **{**GUARD, "paths": ["/chat"]})])
+    app = Starlette(routes=[Mount("/api", inner), route])
+
+    report = looked(app, paths=["/chat"])
+
+    assert report.shape is not None
+    assert [route.path for route in unguarded_chats(report.shape, report.settings)] == ["/chat"]
+    assert not [warning for warning in report.warnings if "guards nothing" in warning]
+
+
+def test_a_guard_on_a_single_route_guards_it() -> None:
+    everything = Middleware(RouteGuard, **{**GUARD, "paths": ["**"]})
+    app = Starlette(routes=[Route("/ask", chat, methods=["POST"], middleware=[everything])])
+
+    report = looked(app, paths=["**"])
+
+    assert report.warnings == ()
+
+
+def catching_all() -> Starlette:
+    return Starlette(routes=[Route("/files/{rest:path}", chat), Route("/say/{room}/new", chat, methods=["POST"])])
+
+
+def opaque() -> Starlette:
+    async def anything(scope: Any, receive: Any, send: Any) -> None: ...
+
+    return Starlette(routes=[Mount("/api", anything), Route("/say", chat, methods=["POST"])])
+
+
+@pytest.mark.parametrize(
+    ("app", "path", "is_idle"),
+    [
+        (routers(), "/api/chat", False),
+        (routers(), "/ask/*", True),
+        (routers(), "/api/v2/ask/*", False),
+        (routers(), "/v2/**", True),
+        (routers(), "/ai/completions", False),
+        (routers(), "/completions", True),
+        (with_starlette(), "/deep/**", False),
+        (with_starlette(), "**", False),
+        (with_litestar(), "/generate/*", False),
+        (with_litestar(), "/generated/*", True),
+        (with_quart(), "/Contains/", False),
+        (with_quart(), "/contain", True),
+        (catching_all(), "/files/a/b", False),
+        (catching_all(), "/files/*", False),
+        (catching_all(), "/say/lobby/new", False),
+        (catching_all(), "/say/lobby/old", True),
+        (opaque(), "/api/what/ever", False),
+        (opaque(), "/apis", True),
+        (FastAPI(), "/api/chat", False),
+        (SimpleNamespace(), "/api/chat", False),
+    ],
+)
+def test_a_pattern_that_matches_no_route_is_said_to_guard_nothing(app: Any, path: str, is_idle: bool) -> None:
+    report = looked(RouteGuard(app, **{**GUARD, "paths": ["**", path]}), paths=["**", path])
+
+    found = [warning for warning in report.warnings if "guards nothing" in warning]
+    assert len(found) == is_idle
+    assert all(f"'{path}'" in warning for warning in found)
+
+
+def test_a_pattern_whose_routes_take_no_guarded_method_guards_nothing() -> None:
+    app = Starlette(routes=[Route("/tutor", chat, methods=["POST"])])
+
+    report = looked(
+        RouteGuard(app, **{**GUARD, "paths": ["/tutor"], "methods": "PUT"}), paths=["/tutor"], methods="PUT"
+    )
+
+    assert any("PATHS holds '/tutor'" in warning for warning in report.warnings)
 
 
 def test_django_shows_its_routes_and_its_middleware_inside_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:

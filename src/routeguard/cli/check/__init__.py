@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from routeguard.caveats import Caveat
+from routeguard.cli.check.guarded import idle_paths, unguarded_chats
 from routeguard.cli.check.ledger import Ping, ping
 from routeguard.cli.check.limits import limits_of
 from routeguard.cli.check.prices import PriceAge, price_age
 from routeguard.cli.check.server import ServerOptions, server_options, trust_warnings, worker_warnings
-from routeguard.cli.check.shape import Shape, order_warnings, shape_of, unguarded_chats
+from routeguard.cli.check.shape import Shape, order_warnings, shape_of
 from routeguard.cli.paper import Paper, err, out
 from routeguard.cli.settings_of import NoGuard, Target, target
 from routeguard.client_ip import PLATFORMS, suggest_platform
@@ -145,6 +146,11 @@ def look(found: Target, *, server: Sequence[str] | None) -> Report:
         warnings += [
             f"{route.path} looks as if it called a model, and is not in PATHS: what it spends is not counted"
             for route in unguarded_chats(shape, settings)
+        ]
+        warnings += [
+            f"PATHS holds '{pattern}', which matches no route that the application lists: it guards nothing. "
+            "A route's whole path counts, with the prefix of its router or mount"
+            for pattern in idle_paths(shape, settings)
         ]
     unknown, limits = _unknown(settings, options, shape), limits_of(found.app, server)
     return Report(settings, answered, prices, options, shape, tuple(warnings), unknown, limits)

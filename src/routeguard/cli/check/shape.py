@@ -10,19 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from routeguard.paths import PathPatterns
 from routeguard.wrappers import DEPTH_MAX, GUARD, inwards, is_guard
 
 if TYPE_CHECKING:
     from routeguard.config import Settings
 
 ROUTES_MAX: Final = 10_000
-#: Words in a path that make a route look as if it called a model.
-CHAT_WORDS: Final = re.compile(
-    r"(?:^|[^a-z])(?:chats?|chatbot|completions?|messages?|ask|generate|generation|ai|llm|assistant)(?:[^a-z]|$)"
-)
-#: `{item_id}`, `<int:id>`, `(?P<id>…)`: a part that stands for any segment.
-PARAMETER: Final = re.compile(r"\{[^}]*\}|<[^>]*>|\(\?P<[^)]*\)")
 COMPRESSES: Final = re.compile("gzip|compress|brotli|zstd")
 
 
@@ -44,6 +37,10 @@ class Route:
     path: str
     #: In upper case; empty: any.
     methods: frozenset[str]
+    #: Where a guard inside the application begins that this route is behind; None: behind no such guard.
+    inner_guard: str | None = None
+    #: What lies below it is not listed.
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +59,8 @@ class Shape:
 
 def shape_of(app: object) -> Shape:
     """Look into an application of Starlette, FastAPI, Litestar, Quart or Django, and what stands around it."""
-    layers, routes = [], []
-    for inner in inwards(app):
-        if is_guard(inner):
-            layers.append(_layer(type(inner), getattr(getattr(inner, "settings", None), "namespace", None)))
-        elif hasattr(inner, "app") and not hasattr(inner, "user_middleware"):
-            layers.append(_layer(type(inner)))
-        for middleware in _listed(inner, "user_middleware"):
-            kind = getattr(middleware, "cls", None)
-            if isinstance(kind, type):
-                keywords = getattr(middleware, "kwargs", {})
-                layers.append(_layer(kind, keywords.get("namespace", "default") if kind.__name__ == GUARD else None))
-        routes += _routes_of(inner, "", DEPTH_MAX)
-    layers += _django_layers(app)
-    return Shape(tuple(layers), tuple(routes[:ROUTES_MAX]))
+    routes = [route for inner in inwards(app) for route in _routes_of(inner, "", None, DEPTH_MAX)]
+    return Shape((*_layers_of(app), *_django_layers(app)), tuple(routes[:ROUTES_MAX]))
 
 
 def order_warnings(shape: Shape, settings: "Settings") -> Iterator[str]:
@@ -110,19 +95,17 @@ def order_warnings(shape: Shape, settings: "Settings") -> Iterator[str]:
         yield "RouteGuard is installed twice with the same NAMESPACE; the second one is skipped. Install it once"
 
 
-def unguarded_chats(shape: Shape, settings: "Settings") -> list[Route]:
-    """Routes that look as if they called a model, and that the guard does not look at."""
-    patterns = PathPatterns(settings.paths)
-    found = []
-    for route in shape.routes:
-        path = PARAMETER.sub("x", route.path)
-        writes = not route.methods or "POST" in route.methods
-        if not writes or not CHAT_WORDS.search(path.lower()) or path.startswith(settings.status_path):
-            continue
-        is_guarded = patterns.match(path) is not None and (settings.methods is None or "POST" in settings.methods)
-        if not is_guarded and route not in found:
-            found.append(route)
-    return found
+def _layers_of(app: object) -> Iterator[Layer]:
+    for inner in inwards(app):
+        if is_guard(inner):
+            yield _layer(type(inner), getattr(getattr(inner, "settings", None), "namespace", None))
+        elif hasattr(inner, "app") and not hasattr(inner, "user_middleware"):
+            yield _layer(type(inner))
+        for middleware in _listed(inner, "user_middleware"):
+            kind = getattr(middleware, "cls", None)
+            if isinstance(kind, type):
+                keywords = getattr(middleware, "kwargs", {})
+                yield _layer(kind, keywords.get("namespace", "default") if kind.__name__ == GUARD else None)
 
 
 def _layer(kind: type, namespace: str | None = None) -> Layer:
@@ -134,7 +117,7 @@ def _listed(app: object, name: str) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else []
 
 
-def _routes_of(app: object, prefix: str, depth: int) -> list[Route]:
+def _routes_of(app: object, prefix: str, guard: str | None, depth: int) -> list[Route]:
     found: list[Route] = []
     for route in _listed(app, "routes") if depth else []:
         path = getattr(route, "path", None)
@@ -142,14 +125,16 @@ def _routes_of(app: object, prefix: str, depth: int) -> list[Route]:
             # FastAPI keeps an included router whole, beside the prefix it was included under.
             included = getattr(getattr(route, "include_context", None), "prefix", None)
             if isinstance(included, str):
-                found += _routes_of(getattr(route, "original_router", None), prefix + included, depth - 1)
+                found += _routes_of(getattr(route, "original_router", None), prefix + included, guard, depth - 1)
             continue
-        inner = _routes_of(route, prefix + path, depth - 1) if _listed(route, "routes") else []
         mounted = getattr(route, "app", None)
-        if not inner and _listed(mounted, "routes"):
-            inner = _routes_of(mounted, prefix + path, depth - 1)
-        methods = getattr(route, "methods", None) or ()
-        found += inner or [Route(prefix + path, frozenset(map(str, methods)))]
+        is_guarded = any(layer.name == GUARD for layer in _layers_of(mounted))
+        below = prefix + path, prefix + path if is_guarded else guard, depth - 1
+        inner = _routes_of(route, *below) if _listed(route, "routes") else []
+        if not inner:
+            inner = [found for layer in inwards(mounted) for found in _routes_of(layer, *below)]
+        methods = frozenset(map(str, getattr(route, "methods", None) or ()))
+        found += inner or [Route(below[0], methods, below[1], is_open=not hasattr(route, "methods"))]
     rules = getattr(getattr(app, "url_map", None), "iter_rules", None)
     listed = rules() if callable(rules) else ()
     for rule in listed if isinstance(listed, Iterable) else ():
