@@ -197,13 +197,13 @@ def test_a_guard_whose_file_is_locked_answers_503_within_a_second(path: Path) ->
     assert found == {"503": 5, "calls": 0}
 
 
-def cli(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def cli(path: Path, *arguments: str, budget: str = "1/day, 5/total") -> subprocess.CompletedProcess[str]:
     """The command line, as an operator uses it beside the guard."""
     environ = {
         "ROUTEGUARD_PATHS": "/chat",
         "ROUTEGUARD_PRICE_IN": "0",
         "ROUTEGUARD_PRICE_OUT": "100",
-        "ROUTEGUARD_BUDGET": "1/day, 5/total",
+        "ROUTEGUARD_BUDGET": budget,
         "ROUTEGUARD_LEDGER": f"sqlite:///{path}",
         "PYTHONPATH": str(ROOT / "src"),
     }
@@ -239,6 +239,32 @@ def test_the_command_line_pauses_guards_of_other_processes_and_resumes_them(path
     )
     assert lines[2] == "budget 5 USD per total: 0 settled, 0 open, 0 kept, 0 orphaned, 5 remaining; never resets"
     assert resumed.stdout.startswith("resumed: ")
+
+
+@pytest.mark.parametrize("command", ["status", "pause", "resume"])
+def test_the_command_line_doubts_a_namespace_in_which_nothing_was_ever_charged(
+    path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with workers("serve", path, "1") as (worker,):
+        worker.found()
+    monkeypatch.setenv("ROUTEGUARD_NAMESPACE", "defualt")
+
+    result = cli(path, command)
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[-1].startswith("nothing is charged or open here")
+
+
+def test_the_command_line_doubts_nothing_where_no_budget_could_tell(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with workers("serve", path, "1") as (worker,):
+        worker.found()
+    monkeypatch.setenv("ROUTEGUARD_NAMESPACE", "defualt")
+
+    result = cli(path, "pause", budget="unlimited")
+
+    assert result.stdout == "paused: everybody who shares this sqlite ledger and the namespace defualt, within 2 s\n"
 
 
 @pytest.mark.parametrize("command", ["status", "pause", "resume"])

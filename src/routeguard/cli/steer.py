@@ -2,8 +2,9 @@
 
 import logging
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from routeguard.cli.settings_of import NoGuard, target
 from routeguard.clock import SystemClock
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from routeguard.policy import Balance
 
 EXIT_FINE, EXIT_ERRORS = 0, 2
+UNUSED: Final = (
+    "nothing is charged or open here: if the guard has had requests, its LEDGER or NAMESPACE is another; "
+    "name the application as module:app to take them from there"
+)
 
 
 def steer(command: str, app: str | None) -> int:
@@ -68,22 +73,34 @@ def unreachable(settings: "Settings") -> str | None:
 async def _steered(command: str, settings: "Settings") -> list[str]:
     """Do what the command says to the ledger, and say where it stands."""
     from routeguard.ledgers import open_ledger
+    from routeguard.policy import LedgerUnavailable
 
     ledger = open_ledger(
         settings.ledger, namespace=settings.namespace, clock=SystemClock(), clients_max=settings.max_clients
     )
     shared = f"everybody who shares this {ledger.kind} ledger and the namespace {settings.namespace}"
     try:
-        if command != "status":
+        if command == "status":
+            await ledger.refresh()
+            in_flight = await ledger.in_flight()
+            balances = await ledger.balances(settings.budgets)
+            state = "paused" if ledger.paused else "not paused"
+            said = [f"{state}, {in_flight} in flight: {shared}", *map(_balance, balances)]
+        else:
             await ledger.set_paused(paused=command == "pause")
-            return [f"{'paused' if command == 'pause' else 'resumed'}: {shared}, within 2 s"]
-        await ledger.refresh()
-        in_flight = await ledger.in_flight()
-        balances = await ledger.balances(settings.budgets)
+            said = [f"{'paused' if command == 'pause' else 'resumed'}: {shared}, within 2 s"]
+        # A switch that no guard looks at turns as well as any other.
+        with suppress(LedgerUnavailable):
+            used = [_is_used(balance) for balance in await ledger.balances(settings.budgets)]
+            if used and not any(used) and not await ledger.in_flight():
+                said.append(UNUSED)
     finally:
         await ledger.aclose()
-    state = "paused" if ledger.paused else "not paused"
-    return [f"{state}, {in_flight} in flight: {shared}", *map(_balance, balances)]
+    return said
+
+
+def _is_used(balance: "Balance") -> bool:
+    return balance.remaining_nanousd != balance.budget.limit_nanousd
 
 
 def _balance(balance: "Balance") -> str:
