@@ -454,3 +454,41 @@ def test_a_module_that_fails_while_it_is_imported_is_named(tmp_path: Path, monke
 
     with pytest.raises(NoGuard, match="RuntimeError: DATABASE_URL is not set"):
         target("broken_shop:app")
+
+
+def test_a_journal_that_can_never_be_written_is_an_error(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs.db"
+    theirs.write_text("notes\n" * 1000)
+
+    report = looked(journal=f"sqlite:///{theirs}")
+
+    (problem,) = report.problems
+    assert problem.startswith("ROUTEGUARD_JOURNAL: ")
+    assert "is not a database" in problem
+    assert report.as_dict()["ok"] is False
+    assert theirs.read_text() == "notes\n" * 1000
+
+
+def test_a_journal_without_a_folder_is_a_warning_as_at_the_start(tmp_path: Path) -> None:
+    report = looked(journal=f"sqlite:///{tmp_path / 'nowhere' / 'journal.db'}")
+
+    (warning,) = report.warnings
+    assert f"there is no folder {tmp_path / 'nowhere'}" in warning
+    assert report.problems == ()
+
+
+def test_a_journal_is_not_made_by_looking_at_it(tmp_path: Path) -> None:
+    report = looked(journal=f"sqlite:///{tmp_path / 'journal.db'}")
+
+    assert (report.problems, report.warnings) == ((), ())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_journal_in_the_file_of_the_ledger_is_sound(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'books.db'}"
+    looked(ledger=url)
+    (tmp_path / "books.db").touch()
+
+    report = looked(ledger=url, journal=url)
+
+    assert (report.problems, report.warnings) == ((), ())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from routeguard.caveats import Caveat
 from routeguard.cli.check.guarded import idle_paths, unguarded_chats
-from routeguard.cli.check.ledger import Ping, ping
+from routeguard.cli.check.ledger import Ping, ask_journal, ping
 from routeguard.cli.check.limits import limits_of
 from routeguard.cli.check.prices import PriceAge, price_age
 from routeguard.cli.check.server import ServerOptions, server_options, trust_warnings, worker_warnings
@@ -69,11 +69,12 @@ class Report:
     unknown: tuple[str, ...]
     #: What the server and the framework cannot give.
     limits: tuple[Caveat, ...] = ()
+    journal_problems: tuple[str, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
         """What stops the server, or every request."""
-        return self.ping.problems
+        return (*self.ping.problems, *self.journal_problems)
 
     def as_dict(self) -> dict[str, object]:
         """For JSON; secrets are masked."""
@@ -132,6 +133,7 @@ def look(found: Target, *, server: Sequence[str] | None) -> Report:
     options = server_options(os.environ, server)
     shape = None if found.app is None else shape_of(found.app)
     answered, prices = ping(settings), price_age(settings)
+    journal_problems, journal_warnings = ask_journal(settings)
     warnings = [
         *settings.warnings,
         *trust_warnings(options, settings.strategy),
@@ -139,6 +141,7 @@ def look(found: Target, *, server: Sequence[str] | None) -> Report:
         *_platform_warnings(settings),
         *_parallel_warnings(settings),
         *answered.warnings,
+        *journal_warnings,
         *prices.warnings,
     ]
     if shape is not None:
@@ -153,7 +156,7 @@ def look(found: Target, *, server: Sequence[str] | None) -> Report:
             for pattern in idle_paths(shape, settings)
         ]
     unknown, limits = _unknown(settings, options, shape), limits_of(found.app, server)
-    return Report(settings, answered, prices, options, shape, tuple(warnings), unknown, limits)
+    return Report(settings, answered, prices, options, shape, tuple(warnings), unknown, limits, journal_problems)
 
 
 def _platform_warnings(settings: "Settings") -> list[str]:

@@ -1,4 +1,4 @@
-"""Whether the ledger answers, and whether what is behind it can keep money."""
+"""Whether the ledger answers, whether what is behind it can keep money, and whether the journal can be written."""
 
 import logging
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import anyio
 
 from routeguard.clock import SystemClock
 from routeguard.errors import ConfigError
+from routeguard.journal import open_journal
 from routeguard.ledgers import ledger_kind, open_ledger, sqlite_file
 from routeguard.policy import LedgerUnavailable
 
@@ -45,6 +46,33 @@ def ping(settings: "Settings") -> Ping:
     # What goes wrong is said once, here.
     logging.getLogger("routeguard").addHandler(logging.NullHandler())
     return anyio.run(_ping, settings)
+
+
+def ask_journal(settings: "Settings") -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What stops the server because of the journal, and what the server would warn of."""
+    if settings.journal is None:
+        return (), ()
+    path = sqlite_file(settings.journal)[0]
+    if path.exists():
+        logging.getLogger("routeguard").addHandler(logging.NullHandler())
+        return anyio.run(_ask_journal, settings)
+    folder = path.absolute().parent
+    if folder.is_dir():
+        return (), ()
+    return (), (
+        f"JOURNAL: there is no folder {folder} to make the file in; its rows wait, and in the end requests get 503",
+    )
+
+
+async def _ask_journal(settings: "Settings") -> tuple[tuple[str, ...], tuple[str, ...]]:
+    assert settings.journal is not None
+    journal = open_journal(settings.journal, namespace=settings.namespace)
+    try:
+        return (), await journal.check()
+    except ConfigError as error:
+        return error.problems, ()
+    finally:
+        await journal.aclose()
 
 
 async def _ping(settings: "Settings") -> Ping:
