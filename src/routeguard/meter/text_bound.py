@@ -40,6 +40,8 @@ _FRAMES = _names(
 _FRAMES_AS_LIST = _names("input output")
 #: Strings under these keys say what an object is, which its `OBJECT_TOKENS` pay.
 _LABELS = _names("role type")
+#: A longer string is no label: some templates render whatever role they are given.
+_LABEL_CHARS_MAX = 64
 #: Under these keys a `data:` URL is a file. A model that is shown one as text reads it as text.
 _FILE_URLS = _names("file_data file_url image_url url")
 #: Objects that hold a file in base64 (Gemini).
@@ -56,7 +58,8 @@ def input_bound(document: JsonObject) -> int:
 def _bound_of_field(key: str, value: JsonValue) -> int:
     if isinstance(value, str):
         is_file = key in _FILE_URLS and is_data_url(value)
-        return 0 if key in _LABELS or is_file else normalised_bytes(value)
+        is_label = key in _LABELS and len(value) <= _LABEL_CHARS_MAX
+        return 0 if is_label or is_file else normalised_bytes(value)
     if value is None or key in _FILES:
         return 0
     if isinstance(value, (dict, list)) and (key not in _FRAMES or (key in _FRAMES_AS_LIST and isinstance(value, dict))):
@@ -82,4 +85,7 @@ def _holds_file(value: JsonObject) -> bool:
 
 
 def _bound_of_json(value: JsonValue) -> int:
-    return normalised_bytes(json.dumps(value, ensure_ascii=False)) if value else 0
+    if isinstance(value, (dict, list)) and not value:
+        return 0
+    # A zero counts: in a prompt that is made of the numbers of tokens it is one of them.
+    return normalised_bytes(json.dumps(value, ensure_ascii=False))
