@@ -84,6 +84,18 @@ def test_a_file_counts_as_media_and_a_data_url_in_a_text_as_text() -> None:
     assert [input_bound({"messages": [{"content": [text]}]}) > 1000 for text in texts] == [True, True]
 
 
+@pytest.mark.parametrize("field", ["prompt", "input"])
+@pytest.mark.parametrize("number", [0, 7, 50256])
+def test_a_text_given_as_the_numbers_of_its_tokens_counts_one_at_least_for_each(field: str, number: int) -> None:
+    assert input_bound({field: [number] * 1000}) >= 1000
+    assert input_bound({field: [[number] * 500, [number] * 500]}) >= 1000
+
+
+def test_a_role_as_long_as_a_text_counts_as_one() -> None:
+    assert input_bound({"messages": [{"role": "x" * 1000, "content": ""}]}) == 1000 + OBJECT_TOKENS
+    assert input_bound({"messages": [{"role": "assistant", "content": ""}]}) == OBJECT_TOKENS
+
+
 def test_a_text_that_grows_when_it_is_normalised_counts_at_its_largest() -> None:
     assert input_bound({"messages": [{"content": "\ufdfa"}]}) == 33 + OBJECT_TOKENS
 
@@ -108,6 +120,13 @@ def test_a_text_that_grows_when_it_is_normalised_counts_at_its_largest() -> None
         ("/v1/responses/resp_1", None),
         ("/v1/messages/count_tokens", None),
         ("/v1/messages/batches", None),
+        ("/v1/responses/compact", None),
+        ("/V1/Chat/Completions", "chat"),
+        ("/openai/Deployments/d/chat/completions", "chat"),
+        ("/v1/chat//completions//", "chat"),
+        ("/v1beta/tunedModels/mine:generateContent", "generate_content"),
+        ("/v1/projects/p/locations/l/endpoints/1:streamGenerateContent/", "generate_content"),
+        ("/v1beta/models/g:batchGenerateContent", None),
         ("/v1/images/generations", None),
         ("/v1/models/g:embedContent", None),
         ("/chat/completions\n", None),
@@ -127,6 +146,10 @@ def test_an_endpoint_is_known_by_its_path(path: str, name: str | None) -> None:
         ("/openai/deployments/mine/chat/completions", {"messages": []}, "mine"),
         ("/openai/deployments/mine/chat/completions", {"model": "gpt-5-mini", "messages": []}, "gpt-5-mini"),
         ("/v1beta/models/gemini-2.5-flash:generateContent", {"model": "x", "contents": []}, "gemini-2.5-flash"),
+        ("/v1beta/tunedModels/mine:generateContent", {"contents": []}, "mine"),
+        ("/openai/Deployments/Mine/chat/completions", {"messages": []}, "Mine"),
+        ("/api/v1/chat/completions", {"model": "m", "prompt": "hi"}, "m"),
+        ("/v1/agents/completions", {"agent_id": "a", "messages": []}, ""),
         ("/v1/chat/completions", {"model": 5, "messages": []}, ""),
     ],
 )

@@ -18,7 +18,7 @@ class Endpoint:
     """One kind of provider call."""
 
     name: str
-    #: Searched in the path; a group `model` is the model.
+    #: Searched in the plain path; a group `model` is the model.
     path: re.Pattern[str]
     #: The body has at least one of these fields; another request to the same path is none of ours.
     fields: frozenset[str]
@@ -33,58 +33,76 @@ class Endpoint:
 
     def cap_names(self, host: str, path: str) -> Sequence[str]:
         """Names of the output cap at this host, the one to send first."""
-        if self.name == "chat" and not _NEWER_CAP.fullmatch(host) and "/openai/deployments/" not in path:
+        is_azure = "/openai/deployments/" in _plain(path).lower()
+        if self.name == "chat" and not is_azure and not _NEWER_CAP.fullmatch(host):
             return self.caps[::-1]
         return self.caps
+
+    def model_in(self, path: str) -> str | None:
+        """The model, or the deployment, that the path names."""
+        found = self.path.search(_plain(path))
+        return found.groupdict().get("model") if found else None
 
 
 def endpoint_of(method: str, path: str) -> Endpoint | None:
     """The endpoint that a request may be for, by its path alone."""
     if method != "POST":
         return None
+    path = _plain(path)
     return next((endpoint for endpoint in ENDPOINTS if endpoint.path.search(path)), None)
+
+
+def _plain(path: str) -> str:
+    """Without doubled and trailing slashes: a server that cuts them bills the call."""
+    return re.sub("/{2,}", "/", path).rstrip("/")
 
 
 _DEPLOYMENT = r"(?:/openai/deployments/(?P<model>[^/]+))?"  # Azure
 
+
+def _path(end: str) -> re.Pattern[str]:
+    """Plain paths that end like this, in any case, as Azure reads them."""
+    return re.compile(end + r"\Z", re.IGNORECASE)
+
+
 ENDPOINTS = (
     Endpoint(
         name="chat",
-        path=re.compile(_DEPLOYMENT + r"/chat/completions/?\Z"),
-        fields=frozenset({"messages"}),
+        path=_path(_DEPLOYMENT + "/chat/completions"),
+        fields=frozenset({"messages", "prompt"}),  # OpenRouter takes a prompt here as well
         caps=("max_completion_tokens", "max_tokens"),
-        counts=("n",),
+        counts=("n", "best_of"),
         asks_usage=True,
     ),
     Endpoint(
         name="completions",
-        path=re.compile(_DEPLOYMENT + r"/completions/?\Z"),
-        fields=frozenset({"prompt"}),
+        path=_path(_DEPLOYMENT + "/completions"),
+        fields=frozenset({"prompt", "messages"}),  # Mistral's agents take messages at `/agents/completions`
         caps=("max_tokens",),
         counts=("n", "best_of"),
         asks_usage=True,
     ),
     Endpoint(
         name="responses",
-        path=re.compile(_DEPLOYMENT + r"/responses/?\Z"),
+        path=_path(_DEPLOYMENT + "/responses"),
         fields=frozenset({"input", "prompt", "conversation", "previous_response_id"}),
         caps=("max_output_tokens",),
     ),
     Endpoint(
         name="messages",
-        path=re.compile(r"/messages/?\Z"),
+        path=_path("/messages"),
         fields=frozenset({"messages"}),
         caps=("max_tokens",),
     ),
     Endpoint(
         name="embeddings",
-        path=re.compile(_DEPLOYMENT + r"/embeddings/?\Z"),
+        path=_path(_DEPLOYMENT + "/embeddings"),
         fields=frozenset({"input"}),
         caps=(),
     ),
     Endpoint(
         name="generate_content",
-        path=re.compile(r"/models/(?P<model>[^/:]+):(?:streamG|g)enerateContent\Z"),
+        path=_path("/(?P<model>[^/:]+):(?:stream)?generateContent"),
         fields=frozenset({"contents"}),
         caps=("maxOutputTokens", "max_output_tokens"),
         caps_in=("generationConfig", "generation_config"),
@@ -92,14 +110,14 @@ ENDPOINTS = (
     ),
     Endpoint(
         name="ollama",
-        path=re.compile(r"/api/(?:chat|generate)/?\Z"),
+        path=_path("/api/(?:chat|generate)"),
         fields=frozenset({"messages", "prompt"}),
         caps=("num_predict",),
         caps_in=("options",),
     ),
     Endpoint(
         name="cohere",
-        path=re.compile(r"/v2/chat/?\Z"),
+        path=_path("/v2/chat"),
         fields=frozenset({"messages"}),
         caps=("max_tokens",),
     ),

@@ -73,8 +73,7 @@ def read_call(endpoint: Endpoint, *, host: str, path: str, body: bytes, encoding
         raise _unreadable("its body is not strict JSON in UTF-8") from None
     if not isinstance(document, dict) or endpoint.fields.isdisjoint(document):
         return None
-    match = endpoint.path.search(path)
-    named = (match.groupdict().get("model") if match else None) or ""
+    named = endpoint.model_in(path) or ""
     model = document.get("model")
     # Gemini's model stands in the path; Azure's path holds the deployment, and the body may name the model.
     if isinstance(model, str) and model and endpoint.name != "generate_content":
@@ -206,7 +205,7 @@ def _answers(call: ProviderCall) -> int:
             raise _refused(f"{name} must be a whole number above 0")
         answers = max(answers, count)
     prompts = call.document.get("prompt")
-    if call.endpoint.name == "completions" and isinstance(prompts, list):
+    if call.endpoint.name in ("completions", "chat") and isinstance(prompts, list):
         # Each prompt of a list is answered; a list of numbers is one prompt in tokens.
         answers *= max(sum(isinstance(prompt, (str, list)) for prompt in prompts), 1)
     return answers
