@@ -29,6 +29,7 @@ DECOYS = [
     b": keep-alive []\n\n",
     b'event: ping\ndata: {"type": "ping", "choices": [], "usage": 5}\n\n',
     b'data: {"choices": [], "usage": {broken\n\n',
+    b'data: {"choices": [], "usage": {"prompt_tokens": 1}, "error": {"message": "overloaded"}}\n\n',
 ]
 
 
@@ -60,12 +61,20 @@ class Told:
         return (self.usages[-1].input_tokens, self.usages[-1].output_tokens) if self.usages else None
 
 
-def reading(path: str, content_type: str, told: Told, *, hides_usage: bool = False, **others: str) -> Answer:
+def reading(
+    path: str,
+    content_type: str,
+    told: Told,
+    *,
+    hides_usage: bool = False,
+    has_one_choice: bool = True,
+    **others: str,
+) -> Answer:
     endpoint = endpoint_of("POST", path)
     assert endpoint is not None
     named = {"content-type": content_type, **others}
     headers = [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()]
-    return answer_of(endpoint, headers, report=told, hides_usage=hides_usage)
+    return answer_of(endpoint, headers, report=told, hides_usage=hides_usage, has_one_choice=has_one_choice)
 
 
 def passed(answer: Answer, chunks: Sequence[bytes], *, complete: bool = True) -> bytes:
@@ -153,6 +162,49 @@ def test_usage_that_grows_with_each_chunk_is_no_bill_for_who_leaves_midway(compl
     )
 
     assert told.tokens == ((10, 2) if complete else None)
+
+
+def two_choices() -> list[bytes]:
+    """A stream whose first choice ends before the second, with the usage so far in each chunk."""
+    base = {"object": "chat.completion.chunk", "model": "m"}
+    events = [
+        {
+            **base,
+            "choices": [{"index": index, "delta": {"content": "a", "tool_calls": []}, "finish_reason": finish}],
+            "usage": {"prompt_tokens": 10, "completion_tokens": output, "total_tokens": 10 + output},
+        }
+        for index, finish, output in ((0, "stop", 1), (1, None, 50), (1, "stop", 100))
+    ]
+    return [*(f"data: {json.dumps(event)}\n\n".encode() for event in events), b"data: [DONE]\n\n"]
+
+
+@pytest.mark.parametrize(("chunks", "complete", "tokens"), [(1, False, None), (2, False, None), (4, True, (10, 100))])
+def test_of_several_choices_one_that_has_finished_is_no_bill_for_the_others(
+    chunks: int, complete: bool, tokens: Any
+) -> None:
+    told = Told()
+
+    passed(reading("/v1/chat/completions", SSE, told, has_one_choice=False), two_choices()[:chunks], complete=complete)
+
+    assert told.tokens == tokens
+
+
+def test_of_several_candidates_of_gemini_one_that_has_finished_is_no_bill_for_the_others() -> None:
+    told = Told()
+    event = f"data: {json.dumps(CONTENT)}\n\n".encode()
+
+    path = "/v1beta/models/g:streamGenerateContent"
+    passed(reading(path, SSE, told, has_one_choice=False), [event], complete=False)
+
+    assert told.tokens is None
+
+
+def test_usage_that_grows_after_the_finish_is_charged_as_it_ends() -> None:
+    told = Told()
+
+    passed(reading("/v1/chat/completions", SSE, told), two_choices(), complete=True)
+
+    assert told.tokens == (10, 100)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """A metered client inside a guarded request: which calls are made, and what the request is charged."""
 
+import json
+
 import anyio
 import anyio.lowlevel
 import pytest
@@ -35,6 +37,22 @@ async def test_several_answers_are_paid_for_each() -> None:
     charged = await run(lambda: caller.post({"model": "m", "messages": HI, "n": 3, "max_tokens": 100}))
 
     assert charged["kept"] == "0.03"
+
+
+@pytest.mark.parametrize(("answers", "charged"), [(1, ("0.0001", "0")), (2, ("0", "0.02"))])
+async def test_who_leaves_when_the_first_of_several_answers_is_whole_is_charged_for_all(
+    answers: int, charged: tuple[str, str]
+) -> None:
+    choice = {"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}
+    event = {"object": "chat.completion.chunk", "model": "m", "choices": [choice]}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1}
+    chunk = f"data: {json.dumps({**event, 'usage': usage})}\n\n".encode()
+    caller = Caller(ASYNC, Played([chunk] * 2, "text/event-stream"))
+    body = {"model": "m", "messages": HI, "stream": True, "n": answers, "max_tokens": 100}
+
+    found = await run(lambda: caller.stream(body, chunks=1))
+
+    assert (found["settled"], found["kept"]) == charged
 
 
 @every_kind

@@ -24,7 +24,12 @@ Report = Callable[[Usage], None]
 
 
 def answer_of(
-    endpoint: Endpoint, headers: Iterable[tuple[bytes, bytes]], *, report: Report, hides_usage: bool
+    endpoint: Endpoint,
+    headers: Iterable[tuple[bytes, bytes]],
+    *,
+    report: Report,
+    hides_usage: bool,
+    has_one_choice: bool = True,
 ) -> "Answer":
     """How to read an answer of this endpoint with these headers. A compressed one passes unread."""
     headers = list(headers)
@@ -34,17 +39,30 @@ def answer_of(
     # Gemini's usage may still grow in what follows its finish reason.
     is_final_at_end = endpoint.name == "generate_content"
     hides_usage = hides_usage and reader is not None and _is_event_stream(headers)
-    return Answer(reader, report, hides_usage=hides_usage, is_final_at_end=is_final_at_end)
+    return Answer(
+        reader, report, hides_usage=hides_usage, is_final_at_end=is_final_at_end, has_one_choice=has_one_choice
+    )
 
 
 class Answer:
     """An answer on its way to the caller."""
 
-    __slots__ = ("_filter", "_is_final_at_end", "_reader", "_report")
+    __slots__ = ("_filter", "_has_one_choice", "_is_final_at_end", "_reader", "_report", "_told")
 
-    def __init__(self, reader: UsageReader | None, report: Report, *, hides_usage: bool, is_final_at_end: bool) -> None:
+    def __init__(
+        self,
+        reader: UsageReader | None,
+        report: Report,
+        *,
+        hides_usage: bool,
+        is_final_at_end: bool,
+        has_one_choice: bool,
+    ) -> None:
         self._report = report
         self._is_final_at_end = is_final_at_end
+        #: Of several, one that has finished says nothing of the others, which are billed as well.
+        self._has_one_choice = has_one_choice
+        self._told: Usage | None = None
         self._reader = reader
         self._filter = _UsageChunkFilter() if hides_usage else None
 
@@ -56,25 +74,30 @@ class Answer:
             if reader.terminal:
                 if not self._is_final_at_end:
                     self._tell(reader, failed=False)
-            elif b"[]" in chunk and reader.finish is not None and chunk.endswith(b"\n\n"):
-                # The usage chunk of a chat comes before the end of its stream, and many callers leave there.
+                    self._reader = None
+            elif b"[]" in chunk and self._has_finished(reader) and chunk.endswith(b"\n\n"):
+                # The usage chunk of a chat comes before the end of its stream, and many callers leave there. The
+                # reading goes on: other chunks hold an empty list as well, and usage that still grows.
                 self._tell(reader, failed=False)
         return chunk if self._filter is None else self._filter.passes(chunk)
 
     def ends(self, *, complete: bool) -> bytes:
         """What the caller still gets. `complete`: the answer came to its own end."""
         reader = self._reader
-        if reader is not None:
+        self._reader = None
+        if reader is not None and (complete or self._has_one_choice):
             # Who leaves when the answer is whole, and before the stream is, has the bill already.
-            self._tell(reader, failed=not (complete or reader.finish is not None))
-            self._reader = None
+            self._tell(reader, failed=not (complete or self._has_finished(reader)))
         return b"" if self._filter is None else self._filter.rest()
 
     def _tell(self, reader: UsageReader, *, failed: bool) -> None:
         usage = reader.result(failed=failed)
-        if usage is not None:
-            self._reader = None
+        if usage is not None and usage != self._told:
+            self._told = usage
             self._report(usage)
+
+    def _has_finished(self, reader: UsageReader) -> bool:
+        return self._has_one_choice and reader.finish is not None
 
 
 class _UsageChunkFilter:
@@ -128,7 +151,10 @@ def _is_event_stream(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def _is_usage_chunk(event: bytes) -> bool:
-    """A chunk with usage and nothing of an answer. Providers that send both in one chunk send no extra one."""
+    """A chunk with usage and nothing of an answer, nor why there is none.
+
+    Providers that send usage and a part of the answer in one chunk send no extra one.
+    """
     if b'"usage"' not in event or b"[" not in event:
         return False
     try:
@@ -136,4 +162,6 @@ def _is_usage_chunk(event: bytes) -> bool:
         chunk = parse_json(data) if data else None
     except ValueError:
         return False
-    return isinstance(chunk, dict) and chunk.get("choices") == [] and isinstance(chunk.get("usage"), dict)
+    if not isinstance(chunk, dict) or chunk.get("error") is not None:
+        return False
+    return chunk.get("choices") == [] and isinstance(chunk.get("usage"), dict)

@@ -47,6 +47,7 @@ class Exchange:
                 headers,
                 report=self._ticket.payment.report,
                 hides_usage=self._ticket.outgoing.hides_usage,
+                has_one_choice=self._ticket.outgoing.answers == 1,
             )
 
     def passes(self, chunk: bytes) -> bytes:

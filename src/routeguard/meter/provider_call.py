@@ -54,6 +54,8 @@ class Outgoing:
     output_tokens: int
     #: Usage was asked for by us alone: its chunk is not the caller's.
     hides_usage: bool
+    #: How many answers the call produces side by side.
+    answers: int = 1
 
 
 def read_call(endpoint: Endpoint, *, host: str, path: str, body: bytes, encoding: str | None) -> ProviderCall | None:
@@ -103,7 +105,7 @@ def write_call(call: ProviderCall, *, default: int, most: int | None, clamps: bo
         BudgetExceeded: The caps contradict each other or are none.
     """
     changes: JsonObject = {}
-    output_tokens = 0
+    output_tokens, answers = 0, 1
     if call.endpoint.caps:
         try:
             answers = _answers(call)
@@ -121,9 +123,9 @@ def write_call(call: ProviderCall, *, default: int, most: int | None, clamps: bo
         options = call.document.get("stream_options")
         changes["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
     if not changes:
-        return Outgoing(None, output_tokens, asks_usage)
+        return Outgoing(None, output_tokens, asks_usage, answers)
     body = json.dumps({**call.document, **changes}, ensure_ascii=False, separators=(",", ":")).encode()
-    return Outgoing(body, output_tokens, asks_usage)
+    return Outgoing(body, output_tokens, asks_usage, answers)
 
 
 def check_size(body: bytes | bytearray, bytes_max: int | None) -> None:
