@@ -19,7 +19,9 @@ from routeguard.usage.tally import Tally
     ("report", "cost_usd"),
     [
         ({"cost": 0.0004970133333333333}, "0.0004970133333333333"),
-        ({"cost": 0}, "0"),
+        ({"cost": 0}, None),
+        ({"cost": 0, "is_byok": False}, "0"),
+        ({"cost": {"total_cost": 0.0}}, None),
         ({"cost": 0.01, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.01}}, "0.01"),
         ({"cost": 0.01, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.2}}, "0.21"),
         ({"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": None}}, None),
@@ -327,6 +329,38 @@ def test_what_makes_an_answer_cheaper_stands_as_it_was_said_last() -> None:
     tally.read_usage({"prompt_tokens": 1000, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 0}})
 
     assert tally.usage() == Usage(input_tokens=1000, output_tokens=9)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "used"),
+    [
+        (
+            {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+            {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+            Usage(input_tokens=10, output_tokens=5),
+        ),
+        (
+            {"input_tokens": 10, "cache_creation_input_tokens": 7, "cache_read_input_tokens": 3, "output_tokens": 1},
+            {"input_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 5},
+            Usage(input_tokens=20, cached_input_tokens=3, cache_write_tokens=7, output_tokens=5),
+        ),
+        (
+            {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 9}, "completion_tokens": 5},
+            {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 0}, "completion_tokens": 5},
+            Usage(input_tokens=10, output_tokens=5),
+        ),
+    ],
+    ids=["chat", "anthropic", "what a cache gave"],
+)
+def test_a_zero_takes_nothing_back_but_a_discount(
+    first: dict[str, object], last: dict[str, object], used: Usage
+) -> None:
+    tally = Tally()
+
+    tally.read_usage(first)
+    tally.read_usage(last)
+
+    assert tally.usage() == used
 
 
 def test_searches_that_an_answer_counts_beside_its_usage_are_billed() -> None:

@@ -193,7 +193,10 @@ def cost_in(get: Getter) -> Decimal | None:
         return None if ticks is None else usd_of(_usd_of_ticks(ticks))
     if not isinstance(cost, numbers.Number):
         cost = getter(cost)("total_cost")  # Perplexity itemises it
-        return None if cost is None else usd_of(cost)
+        return None if cost is None else usd_of(cost) or None
+    if get("is_byok") is None:
+        # Nothing is also what a gateway says that has no price for the model. OpenRouter, whose mark this is, means it.
+        return usd_of(cost) or None
     if get("is_byok"):
         # With the customer's own key, OpenRouter's cost is its fee alone. An unknown rest is not zero.
         upstream = _at(get("cost_details"), ("upstream_inference_cost",))
