@@ -16,17 +16,17 @@ Rules that live here:
   covered by the price of media parts.
 - A cost is rounded up, once, per call. Unknown counts as the most it can be: a missing output is the maximum output, a
   missing input the input bound of the last call, a model that is not ours the dearest of ours.
-- Contradictory counts are never worth a discount: a part larger than its whole raises the whole.
+- Contradictory counts are never worth a discount (see `counts.py`).
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
-from typing import NamedTuple
 
+from routeguard.counts import Counts
 from routeguard.money import ceil_div, parse_cost_usd
-from routeguard.prices import FOREVER_NS, ModelPrice, Price, Rates
+from routeguard.prices import FOREVER_NS, ModelPrice, Price
 from routeguard.usage import Usage
 
 #: Service tiers that never cost more than the standard price, as providers call them in answers. One of them without a
@@ -121,10 +121,19 @@ class Tariff:
         numerator = input_tokens * input_rate + output_tokens * output_rate + calls * call_rate
         return ceil_div(numerator, self._per) + media_parts * self._media_nanousd + self._extra_nanousd
 
-    def call_ceiling(self, *, input_tokens: int, output_tokens: int, wall_ns: int) -> int:
-        """The most a call can cost that is bounded by what is sent to the provider, in nano-USD; media apart."""
+    def call_ceiling(self, *, input_tokens: int, output_tokens: int, wall_ns: int, dearer_tiers: bool = False) -> int:
+        """The most a call can cost that is bounded by what is sent to the provider, in nano-USD; media apart.
+
+        Args:
+            input_tokens: Input tokens at most.
+            output_tokens: Output tokens at most.
+            wall_ns: When it is made.
+            dearer_tiers: It asks for a service tier, whether or not clients may.
+        """
         envelope = self._envelope
-        if not envelope.start_ns <= wall_ns < envelope.end_ns:
+        if dearer_tiers and not self._tiers_allowed:
+            envelope = self._envelope_from(wall_ns, tiers_allowed=True)  # of few calls, and the code of few routes
+        elif not envelope.start_ns <= wall_ns < envelope.end_ns:
             self._envelope = envelope = self._envelope_from(wall_ns)
         input_tokens = min(input_tokens, self._window_tokens)
         input_rate, output_rate, call_rate = envelope.rates_at(input_tokens)
@@ -138,7 +147,15 @@ class Tariff:
         """The ceiling of a request that fills the body limit with ASCII and has no media, in nano-USD."""
         return self.ceiling(input_bytes=self._body_bytes_max, wall_ns=wall_ns)
 
-    def cost(self, usage: Usage, *, model: str | None = None, wall_ns: int, input_bytes: int) -> int | None:
+    def cost(
+        self,
+        usage: Usage,
+        *,
+        model: str | None = None,
+        wall_ns: int,
+        input_bytes: int,
+        dearer_tiers: bool = False,
+    ) -> int | None:
         """What a call cost, in nano-USD, rounded up once; None if `model` is given and not one of ours.
 
         Args:
@@ -147,6 +164,7 @@ class Tariff:
                 the dearest.
             wall_ns: When the call was made: prices change at midnight and by the hour.
             input_bytes: The request's, as given to `ceiling`; stands in for an input the provider did not report.
+            dearer_tiers: The call asked for a service tier, so that an answer which names none may have had any.
         """
         positions: tuple[int, ...] = ()
         if model is not None:
@@ -157,7 +175,13 @@ class Tariff:
         if not quotes.start_ns <= wall_ns < quotes.end_ns:
             self._quotes = quotes = self._quotes_at(wall_ns)
         input_tokens_max = min(input_bytes + self._added_tokens + self._growth_tokens, self._window_tokens)
-        return ceil_div(self._numerator_of(usage, positions, quotes, input_tokens_max), self._per)
+        tiers_allowed = self._tiers_allowed or dearer_tiers
+        numerator = self._numerator_of(usage, positions, quotes, input_tokens_max, tiers_allowed=tiers_allowed)
+        return ceil_div(numerator, self._per)
+
+    def knows_tiers_of(self, model: str) -> bool:
+        """Whether a call to `model` that asks for a service tier has a price."""
+        return all(self._models[position].knows_tiers for position in self._positions_of(model))
 
     @property
     def media_nanousd(self) -> int:
@@ -181,13 +205,13 @@ class Tariff:
         grown_tokens = growing * first_tokens + growing * (growing - 1) // 2 * self.max_output_tokens
         return grown_tokens + (calls - growing) * window_tokens
 
-    def _envelope_from(self, wall_ns: int) -> "_Envelope":
+    def _envelope_from(self, wall_ns: int, *, tiers_allowed: bool = False) -> "_Envelope":
         """The dearest reachable rates from now to the end of the longest stream."""
         prices: list[Price] = []
         ends_ns = FOREVER_NS
         last_ns = wall_ns + self._stream_ns_max
         schedules = [model.standard for model in self._models]
-        if self._tiers_allowed:
+        if self._tiers_allowed or tiers_allowed:
             schedules += [schedule for model in self._models for schedule in model.service_tiers.values()]
         for schedule in schedules:
             price, end_ns = schedule.at(wall_ns)
@@ -213,7 +237,15 @@ class Tariff:
             quotes.append(_Quote(standard, service_tiers))
         return _Quotes(wall_ns, ends_ns, tuple(quotes))
 
-    def _numerator_of(self, usage: Usage, positions: tuple[int, ...], quotes: "_Quotes", input_tokens_max: int) -> int:
+    def _numerator_of(
+        self,
+        usage: Usage,
+        positions: tuple[int, ...],
+        quotes: "_Quotes",
+        input_tokens_max: int,
+        *,
+        tiers_allowed: bool,
+    ) -> int:
         """The cost times `per`. `positions` are the models it may be; empty: those the usage names."""
         if usage.cost_usd is not None:
             try:
@@ -223,14 +255,14 @@ class Tariff:
         if not positions and usage.model is not None:
             positions = self._positions_of(usage.model)
         candidates = [quotes.models[position] for position in positions] if positions else quotes.models
-        counts = _Counts.of(usage, input_tokens_max, self.max_output_tokens)
+        counts = Counts.of(usage, input_tokens_max, self.max_output_tokens)
         numerator = max(
             counts.numerator_at(price.at(counts.input))
             for quote in candidates
-            for price in quote.prices_of(usage.service_tier, tiers_allowed=self._tiers_allowed)
+            for price in quote.prices_of(usage.service_tier, tiers_allowed=tiers_allowed)
         )
         for other in usage.other_models:
-            numerator += self._numerator_of(other, (), quotes, input_tokens_max)
+            numerator += self._numerator_of(other, (), quotes, input_tokens_max, tiers_allowed=tiers_allowed)
         return numerator
 
     def _positions_of(self, name: str) -> tuple[int, ...]:
@@ -247,7 +279,7 @@ class Tariff:
 class _ScaledModel:
     """A model whose rates stand over the tariff's common denominator, and whose names are ready to be compared."""
 
-    __slots__ = ("_bases", "_strangers", "name", "names", "service_tiers", "standard")
+    __slots__ = ("_bases", "_strangers", "knows_tiers", "name", "names", "service_tiers", "standard")
 
     def __init__(self, model: ModelPrice, per: int) -> None:
         self.name = model.name
@@ -257,6 +289,8 @@ class _ScaledModel:
         self._strangers = tuple(name.lower() for name in model.strangers)
         self.standard = model.standard.scaled(per)
         self.service_tiers = {tier.lower(): schedule.scaled(per) for tier, schedule in model.service_tiers.items()}
+        #: The operator's own price is that of every tier, unless it names them.
+        self.knows_tiers = bool(self.service_tiers) or model.source is None
 
     def is_snapshot(self, name: str) -> bool:
         """Whether a lower-case name is one of this model's with a date, a number or `latest` behind it."""
@@ -309,75 +343,6 @@ class _Quotes:
     start_ns: int
     end_ns: int
     models: tuple[_Quote, ...]
-
-
-class _Counts(NamedTuple):
-    """Billed counts free of contradictions. The parts add up to the whole or, where they overlap, to more.
-
-    A named tuple because one is made for every call: a frozen dataclass takes twice as long.
-    """
-
-    input: int
-    plain_input: int
-    cached_input: int
-    cache_write: int
-    cache_write_1h: int
-    input_audio: int
-    text_output: int
-    reasoning: int
-    output_audio: int
-    web_searches: int
-
-    @classmethod
-    def of(cls, usage: Usage, input_tokens_max: int, output_tokens_max: int) -> "_Counts":
-        cached = max(usage.cached_input_tokens, 0)
-        short = max(usage.cache_write_tokens, 0)
-        long = max(usage.cache_write_1h_tokens, 0)
-        audio = max(usage.input_audio_tokens, 0)
-        reasoning = max(usage.reasoning_tokens, 0)
-        spoken = max(usage.output_audio_tokens, 0)
-        written = short + long
-        input_tokens = usage.input_tokens
-        if input_tokens is None or input_tokens < 0:
-            input_tokens = input_tokens_max
-        input_tokens = max(input_tokens, cached, written, audio)
-        output_tokens = usage.output_tokens
-        if output_tokens is None or output_tokens < 0:
-            output_tokens = output_tokens_max
-        plain = input_tokens - cached - written
-        if plain < 0:
-            # OpenRouter reports tokens both read from and written to a cache. This is the formula of its own bill:
-            # (prompt - max(cached, written)) x input + cached x read + written x write.
-            plain = input_tokens - max(cached, written)
-        if audio > plain:
-            # Cached sound is charged as fresh sound: no dialect says which of the cached tokens were sound.
-            cached = max(cached - (audio - plain), 0)
-        return cls(
-            input=input_tokens,
-            plain_input=max(plain - audio, 0),
-            cached_input=cached,
-            cache_write=short,
-            cache_write_1h=long,
-            input_audio=audio,
-            text_output=max(output_tokens - reasoning - spoken, 0),
-            reasoning=reasoning,
-            output_audio=spoken,
-            web_searches=max(usage.web_searches, 0),
-        )
-
-    def numerator_at(self, rates: Rates) -> int:
-        return (
-            self.plain_input * rates.input
-            + self.cached_input * rates.cached_input
-            + self.cache_write * rates.cache_write
-            + self.cache_write_1h * rates.cache_write_1h
-            + self.input_audio * rates.input_audio
-            + self.text_output * rates.output
-            + self.reasoning * rates.reasoning
-            + self.output_audio * rates.output_audio
-            + self.web_searches * rates.web_search
-            + rates.call
-        )
 
 
 def _dearest_steps(prices: Sequence[Price]) -> tuple[tuple[int, int, int, int], ...]:

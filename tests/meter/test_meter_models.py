@@ -1,5 +1,6 @@
 """Which price a metered call is reserved and charged at."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -15,7 +16,9 @@ from routeguard.meter.tariffs import NAMES_MAX, Tariffs, load_prices
 from routeguard.prices import ModelPrice
 from tests.driver import Client
 from tests.guarding import guarded, parts
+from tests.meter.in_request import run
 from tests.meter.played import ASYNC, COMPLETION, HI, Caller, calling, whole
+from tests.meter.served import CONTENT, MESSAGE
 
 # A server builds its guard before it serves; here guards are built on the loop, where reading a file is an error.
 load_prices()
@@ -32,7 +35,11 @@ GUARD: dict[str, Any] = {
 
 
 def used(model: str | None = None, *, out: int = 100, **usage: Any) -> Any:
-    return whole({**COMPLETION, "model": model, "usage": {"prompt_tokens": 0, "completion_tokens": out, **usage}})
+    return whole(used_body(model, out=out, **usage))
+
+
+def used_body(model: str | None, *, out: int = 100, **usage: Any) -> dict[str, Any]:
+    return {**COMPLETION, "model": model, "usage": {"prompt_tokens": 0, "completion_tokens": out, **usage}}
 
 
 async def charged(caller: Caller, body: dict[str, Any], **settings: Any) -> dict[str, str]:
@@ -108,6 +115,123 @@ async def test_a_dearer_service_tier_is_reserved_for_where_the_model_is_not_conf
     dearer = await charged(priority, {**body, "service_tier": "priority"})
 
     assert (usual["kept"], dearer["kept"]) == ("0.0010125", "0.002025")
+
+
+async def test_a_dearer_service_tier_of_a_configured_model_is_reserved_for() -> None:
+    caller = Caller(ASYNC, whole({**COMPLETION, "usage": None}))
+    body = {"model": "gpt-5-mini", "service_tier": "priority"}
+
+    kept = (await charged(caller, body))["kept"]
+    with pytest.raises(BudgetExceeded, match="ALLOW_FIELDS=service_tier") as refused:
+        await charged(caller, body, calls_per_request=1)
+
+    assert (kept, refused.value.reason) == ("0.0036045", "reservation")  # 1,000 x $3.60 and 10 x $0.45 per million
+    assert len(caller.sent) == 1
+
+
+@pytest.mark.parametrize(("tier", "settled"), [(None, "0.00036"), ("default", "0.0002"), ("priority", "0.00036")])
+async def test_a_tier_that_was_asked_for_is_charged_unless_the_answer_names_another(
+    tier: str | None, settled: str
+) -> None:
+    caller = Caller(ASYNC, whole({**used_body("gpt-5-mini"), "service_tier": tier}))
+
+    assert (await charged(caller, {"model": "gpt-5-mini", "service_tier": "priority"}))["settled"] == settled
+
+
+@pytest.mark.parametrize("settings", [{"model": "gpt-5-mini"}, {"model": "claude-sonnet-4-5"}])
+async def test_a_call_at_a_tier_that_nobody_has_a_price_for_is_never_sent(settings: dict[str, Any]) -> None:
+    caller = Caller(ASYNC)
+
+    with pytest.raises(BudgetExceeded, match="service tier") as refused:
+        await charged(caller, {"model": "claude-sonnet-4-5", "speed": "fast"}, **settings)
+
+    assert (refused.value.reason, caller.sent) == ("unknown_price", [])
+
+
+async def test_the_operators_price_is_that_of_every_tier() -> None:
+    caller = Caller(ASYNC, used("whatever"))
+
+    settled = await charged(caller, {"model": "m", "speed": "fast"}, model=None, price_in=0, price_out=100)
+
+    assert settled["settled"] == "0.01"
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "settled"),
+    [
+        ("gpt-5-nano", "gpt-5-nano-2025-08-07", "0.00004"),
+        ("gpt-5-nano", "gpt-5-2025-08-07", "0.001"),
+        ("gpt-5-nano", "nobody-knows-this", "0.00004"),
+        ("gpt-5", "gpt-5-nano", "0.001"),
+    ],
+)
+async def test_an_answer_of_another_model_is_charged_at_the_dearer_of_the_two(
+    asked: str, answered: str, settled: str
+) -> None:
+    caller = Caller(ASYNC, used(answered))
+
+    assert (await charged(caller, {"model": asked, "max_tokens": 100}))["settled"] == settled
+
+
+async def test_what_an_answer_used_on_another_model_is_charged_at_its_own_price() -> None:
+    passes = [
+        {"type": "message", "input_tokens": 0, "output_tokens": 100},
+        {"type": "advisor_message", "model": "claude-opus-4-5", "input_tokens": 0, "output_tokens": 100},
+    ]
+    usage = {"input_tokens": 0, "output_tokens": 100, "iterations": passes}
+    caller = Caller(ASYNC, whole({**MESSAGE, "usage": usage}))
+    guard = guarded(
+        calling(
+            lambda: caller.post(
+                {"model": "claude-haiku-4-5", "messages": HI, "max_tokens": 100}, url="http://model.test/v1/messages"
+            )
+        ),
+        **{**GUARD, "model": "gpt-5"},
+    )
+
+    await Client().call(guard)
+
+    assert (await parts(guard))["settled"] == "0.003"  # 100 x $5 and 100 x $25 per million
+
+
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}])
+async def test_an_answer_that_says_it_used_nothing_has_not_said_what_it_used(usage: dict[str, int]) -> None:
+    caller = Caller(ASYNC, whole({**COMPLETION, "usage": usage}))
+
+    found = await charged(caller, {"model": "gpt-5", "max_tokens": 200})
+
+    assert (found["settled"], found["kept"]) == ("0", "0.0020125")
+
+
+@pytest.mark.parametrize(
+    ("usage", "charged"),
+    [
+        ({"candidatesTokenCount": 100}, ("0", "0.06")),
+        ({"promptTokenCount": 9, "candidatesTokenCount": 100}, ("0.01", "0")),
+    ],
+)
+async def test_media_whose_tokens_nobody_counted_are_kept_at_the_worst_case(
+    usage: dict[str, int], charged: tuple[str, str]
+) -> None:
+    caller = Caller(ASYNC, whole({**CONTENT, "usageMetadata": usage}))
+    media = {"fileData": {"fileUri": "https://files.test/film.mp4"}}
+    body = {"contents": [{"parts": [media]}], "generationConfig": {"maxOutputTokens": 500}}
+    url = "http://model.test/v1beta/models/g:generateContent"
+
+    found = await run(lambda: caller.post(body, url=url), media_usd="0.01")
+
+    assert (found["settled"], found["kept"]) == charged
+
+
+async def test_a_prediction_that_may_be_wrong_is_reserved_for_as_output() -> None:
+    caller = Caller(ASYNC, whole({**COMPLETION, "usage": None}))
+    prediction = {"type": "content", "content": "x" * 400}
+
+    kept = await charged(
+        caller, {"model": "m", "max_tokens": 100, "prediction": prediction}, model=None, price_in=0, price_out=100
+    )
+
+    assert kept["kept"] == f"{(100 + len(json.dumps(prediction))) / 10_000:.4f}"
 
 
 async def test_a_missing_count_is_charged_at_the_most_it_can_be() -> None:

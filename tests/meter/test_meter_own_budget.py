@@ -323,3 +323,21 @@ async def test_a_scope_that_is_cancelled_midway_settles_all_the_same(monkeypatch
     await response.aclose()
     found = await balance(caller)
     assert (found.open_nanousd, found.kept_nanousd) == (0, 100_000_000)
+
+
+async def test_a_deployment_that_turns_out_to_be_a_dearer_model_is_charged_as_that() -> None:
+    caller = Caller(ASYNC, whole({**COMPLETION, "model": "gpt-5-2025-08-07"}), budget="1/day")
+
+    await caller.post({"model": "gpt-5-nano", "messages": HI})
+
+    assert (await balance(caller)).settled_nanousd == 1_012_500  # 10 x $1.25 and 100 x $10 per million
+
+
+async def test_an_answer_that_says_it_used_nothing_keeps_the_worst_case() -> None:
+    usage = {"prompt_tokens": 0, "completion_tokens": 0}
+    caller = Caller(ASYNC, whole({**COMPLETION, "usage": usage}), budget="1/day", **PRICES)
+
+    await caller.post()
+
+    found = await balance(caller)
+    assert (found.settled_nanousd, found.kept_nanousd) == (0, 100_000_000)

@@ -56,8 +56,8 @@ FAULTS = [
     fault(
         "a cost is rounded down",
         "pricing.py",
-        "return ceil_div(self._numerator_of(usage, positions, quotes, input_tokens_max), self._per)",
-        "return self._numerator_of(usage, positions, quotes, input_tokens_max) // self._per",
+        "return ceil_div(numerator, self._per)\n",
+        "return numerator // self._per\n",
         "rounding",
     ),
     fault(
@@ -269,14 +269,14 @@ FAULTS = [
     ),
     fault(
         "what came from a cache is free",
-        "pricing.py",
+        "counts.py",
         "            + self.cached_input * rates.cached_input\n",
         "",
         "token prices",
     ),
     fault(
         "an output that is not said is none",
-        "pricing.py",
+        "counts.py",
         "            output_tokens = output_tokens_max\n",
         "            output_tokens = 0\n",
         "token prices",

@@ -94,7 +94,7 @@ class Allowance:
             raise _unpriced(call, "give its price: metered(budget=…, price_in=…, price_out=…)")
         if call.media_parts and self.media_nanousd is None:
             raise _media("metered(budget=…, media_usd=…)")
-        quote = _quote(call, outgoing, tariff, self.clock, media_nanousd=self.media_nanousd or 0)
+        quote = _quote(call, outgoing, tariff, self.clock, media_nanousd=self.media_nanousd or 0, others=self.tariffs)
         own = OwnReservation(self.ledger, quote, self.clock, budgets=self.budgets, heeds_pause=True)
         return Ticket(outgoing, own)
 
@@ -166,17 +166,20 @@ def _in_request(admitted: Admission, call: ProviderCall) -> Ticket:
     observes, cap = guard.rules.observe, guard.tariff.max_output_tokens
     outgoing = write_call(call, default=cap, most=cap, clamps=not observes)
     is_own_model = _is_own_model(guard, call)
-    tariff = guard.tariff if is_own_model else _foreign.of(call.model, dearer_tiers=call.asks_dearer_tier)
+    tariff = _tariff_in_request(guard, call, is_own_model=is_own_model)
     if tariff is None:
         if not observes:
-            raise _unpriced(call, "add it to ROUTEGUARD_MODEL, or its price to ROUTEGUARD_PRICES")
+            raise _unpriced(call, "add it to ROUTEGUARD_MODEL, with its price in ROUTEGUARD_PRICES")
         tariff, is_own_model = guard.tariff, True
     if call.media_parts and not (guard.rules.body.media_allowed or observes):
         raise _media("ROUTEGUARD_MEDIA_USD")
-    quote = _quote(call, outgoing, tariff, guard.clock, media_nanousd=guard.tariff.media_nanousd)
+    others = None if is_own_model else _foreign
+    quote = _quote(call, outgoing, tariff, guard.clock, media_nanousd=guard.tariff.media_nanousd, others=others)
     begun = admitted.begin_metered(quote.ceiling_nanousd, force=observes)
     if isinstance(begun, Call):
-        return Ticket(outgoing, Share(begun, quote, guard.clock, is_own_model=is_own_model))
+        return Ticket(
+            outgoing, Share(begun, quote, guard.clock, is_own_price=is_own_model and not call.asks_dearer_tier)
+        )
     if isinstance(begun, NoRoom):
         raise _no_room(begun, quote)
     late = OwnReservation(
@@ -191,16 +194,42 @@ def _in_request(admitted: Admission, call: ProviderCall) -> Ticket:
     return Ticket(outgoing, late)
 
 
-def _quote(call: ProviderCall, outgoing: Outgoing, tariff: Tariff, clock: Clock, *, media_nanousd: int) -> Quote:
+def _tariff_in_request(guard: Guard, call: ProviderCall, *, is_own_model: bool) -> Tariff | None:
+    """The price of a call; None where nobody knows it."""
+    if not is_own_model:
+        return _foreign.of(call.model, dearer_tiers=call.asks_dearer_tier)
+    return guard.tariff if guard.tariff.knows_tiers_of(call.model) or not call.asks_dearer_tier else None
+
+
+def _quote(
+    call: ProviderCall,
+    outgoing: Outgoing,
+    tariff: Tariff,
+    clock: Clock,
+    *,
+    media_nanousd: int,
+    others: Tariffs | None,
+) -> Quote:
     wall_ns = clock.wall_ns()
     input_tokens = call.input_tokens + max(tariff.overhead_tokens - UNTOLD_TOKENS, 0)
     ceiling_nanousd = tariff.call_ceiling(
         input_tokens=input_tokens,
         output_tokens=outgoing.output_tokens,
         wall_ns=wall_ns,
+        dearer_tiers=call.asks_dearer_tier,
     )
     ceiling_nanousd += call.media_parts * media_nanousd
-    return Quote(tariff, call.model, input_tokens, outgoing.output_tokens, ceiling_nanousd, wall_ns)
+    return Quote(
+        tariff,
+        call.model,
+        input_tokens,
+        outgoing.output_tokens,
+        ceiling_nanousd,
+        wall_ns,
+        has_media=call.media_parts > 0,
+        others=others,
+        asks_dearer_tier=call.asks_dearer_tier,
+    )
 
 
 def _no_room(found: NoRoom, quote: Quote) -> BudgetExceeded:
@@ -212,10 +241,11 @@ def _no_room(found: NoRoom, quote: Quote) -> BudgetExceeded:
             reason="calls_per_request",
             ceiling_usd=Decimal(needed),
         )
+    tier = "; ROUTEGUARD_ALLOW_FIELDS=service_tier reserves for service tiers" if quote.asks_dearer_tier else ""
     return BudgetExceeded(
         f"a provider call was not sent: it can cost up to ${needed}, and ${format_usd(max(found.left_nanousd, 0))} is "
         "left of what this request reserved; tell the guard what your code adds with ROUTEGUARD_SYSTEM_PROMPT, "
-        "ROUTEGUARD_EXTRA_INPUT_BYTES or ROUTEGUARD_CALLS_PER_REQUEST, or ask for less output",
+        f"ROUTEGUARD_EXTRA_INPUT_BYTES or ROUTEGUARD_CALLS_PER_REQUEST, or ask for less output{tier}",
         reason="reservation",
         ceiling_usd=Decimal(needed),
     )
@@ -223,7 +253,10 @@ def _no_room(found: NoRoom, quote: Quote) -> BudgetExceeded:
 
 def _unpriced(call: ProviderCall, remedy: str) -> BudgetExceeded:
     named = "its model" if call.model else "it names no model, and that"
-    return BudgetExceeded(f"a provider call was not sent: {named} has no known price; {remedy}", reason="unknown_price")
+    tier = " at the service tier or speed it asks for" if call.asks_dearer_tier else ""
+    return BudgetExceeded(
+        f"a provider call was not sent: {named} has no known price{tier}; {remedy}", reason="unknown_price"
+    )
 
 
 def _media(remedy: str) -> BudgetExceeded:

@@ -11,6 +11,7 @@ from typing import Protocol
 from routeguard.admitted import Call
 from routeguard.clock import Clock
 from routeguard.errors import BudgetExceeded
+from routeguard.meter.tariffs import Tariffs
 from routeguard.money import format_usd
 from routeguard.policy import NANOSECONDS, Budget, Claim, Ledger, Parallel, Refused, Reservation, State
 from routeguard.pricing import Tariff
@@ -64,6 +65,18 @@ class Quote:
     ceiling_nanousd: int
     #: When the call was made, in nanoseconds since the Unix epoch.
     wall_ns: int
+    #: It holds media, whose tokens no bytes stand in for.
+    has_media: bool = False
+    #: Prices of other models, should the answer name one; None: the tariff has all that are charged.
+    others: Tariffs | None = None
+    asks_dearer_tier: bool = False
+
+    def is_told_by(self, usage: Usage) -> bool:
+        """Whether a usage says what the call used. What was answered has read something, whatever fills in zeros."""
+        if usage.cost_usd is not None:
+            return True
+        is_missing_media = usage.input_tokens is None and self.has_media
+        return bool(usage.input_tokens or usage.output_tokens) and not is_missing_media
 
     def complete(self, usage: Usage) -> Usage:
         """The usage with nothing left unknown."""
@@ -77,11 +90,26 @@ class Quote:
 
     def cost(self, usage: Usage, *, wall_ns: int) -> int:
         """Nano-USD of a complete usage: the dearer of the prices at the call and now."""
+        if usage.cost_usd is not None or not usage.other_models:
+            return self._cost(usage, wall_ns=wall_ns)
+        own = replace(usage, other_models=())
+        return sum(self._cost(part, wall_ns=wall_ns) for part in (own, *usage.other_models))
+
+    def _cost(self, usage: Usage, *, wall_ns: int) -> int:
         costs = [
-            self.tariff.cost(usage, wall_ns=moment_ns, input_bytes=self.input_tokens)
+            tariff.cost(usage, wall_ns=moment_ns, input_bytes=self.input_tokens, dearer_tiers=self.asks_dearer_tier)
             for moment_ns in {self.wall_ns, wall_ns}
+            for tariff in self._tariffs_of(usage.model)
         ]
         return max(cost or 0 for cost in costs)
+
+    def _tariffs_of(self, answered: str | None) -> Sequence[Tariff]:
+        """The dearest holds: a deployment, an alias or a fallback may be another model than the one asked for."""
+        if self.others is None or answered is None or self.tariff.configured_name(answered) is not None:
+            return (self.tariff,)
+        # Looked up here and now, which takes up to 30 ms once for each name that a provider has for its answers.
+        other = self.others.of(answered, dearer_tiers=self.asks_dearer_tier)
+        return (self.tariff,) if other is None else (self.tariff, other)
 
 
 class Share:
@@ -89,19 +117,21 @@ class Share:
 
     ledger = None
 
-    def __init__(self, call: Call, quote: Quote, clock: Clock, *, is_own_model: bool) -> None:
+    def __init__(self, call: Call, quote: Quote, clock: Clock, *, is_own_price: bool) -> None:
         self._call = call
         self._quote = quote
         self._clock = clock
-        #: The guard was configured with the model and prices it as it prices every report.
-        self._is_own_model = is_own_model
+        #: The guard prices it as it prices every report.
+        self._is_own_price = is_own_price
 
     async def reserve(self) -> None:
         """The request has reserved already."""
 
     def report(self, usage: Usage) -> None:
+        if not self._quote.is_told_by(usage):
+            return
         usage = self._quote.complete(usage)
-        if self._is_own_model:
+        if self._is_own_price:
             self._call.report(usage)
         else:
             self._call.report(usage, cost_usd=format_usd(self._quote.cost(usage, wall_ns=self._clock.wall_ns())))
@@ -180,6 +210,8 @@ class OwnReservation:
                 ) from problem
 
     def report(self, usage: Usage) -> None:
+        if not self._quote.is_told_by(usage):
+            return
         self._usage = usage = self._quote.complete(usage)
         cost_nanousd = self._quote.cost(usage, wall_ns=self._clock.wall_ns())
         self._cost_nanousd = max(self._cost_nanousd or 0, cost_nanousd)

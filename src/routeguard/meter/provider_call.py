@@ -115,7 +115,7 @@ def write_call(call: ProviderCall, *, default: int, most: int | None, clamps: bo
                 raise
             answers, asked = 1, None
         cap = default if asked is None else asked if most is None else min(asked, most)
-        output_tokens = answers * (cap if clamps or asked is None else asked)
+        output_tokens = answers * ((cap if clamps or asked is None else asked) + _predicted_tokens(call))
         if clamps and cap != asked:
             changes.update(_with_cap(call, cap))
     asks_usage = call.streams and _wants_asking(call.document.get("stream_options"))
@@ -211,6 +211,12 @@ def _answers(call: ProviderCall) -> int:
         # Each prompt of a list is answered; a list of numbers is one prompt in tokens.
         answers *= max(sum(isinstance(prompt, (str, list)) for prompt in prompts), 1)
     return answers
+
+
+def _predicted_tokens(call: ProviderCall) -> int:
+    """Output beside the cap: what was predicted and did not come is billed as if it had (OpenAI)."""
+    prediction = call.document.get("prediction")
+    return 0 if prediction is None else input_bound({"prediction": prediction})
 
 
 def _is_dearer(tier: JsonValue) -> bool:

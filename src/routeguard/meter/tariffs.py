@@ -45,7 +45,8 @@ class Tariffs:
             if key in self._known:
                 return self._known[key]
         price = self._stated or _find(model)
-        tariff = None if price is None else _tariff(price, dearer_tiers=dearer_tiers)
+        is_known = price is not None and (price.service_tiers or price.source is None or not dearer_tiers)
+        tariff = _tariff(price, dearer_tiers=dearer_tiers) if price is not None and is_known else None
         with self._lock:
             self._known[key] = tariff
         return tariff

@@ -1,0 +1,78 @@
+"""What of a usage is billed, free of contradictions.
+
+They are never worth a discount: a part larger than its whole raises the whole.
+"""
+
+from typing import NamedTuple
+
+from routeguard.prices import Rates
+from routeguard.usage import Usage
+
+
+class Counts(NamedTuple):
+    """Billed counts free of contradictions. The parts add up to the whole or, where they overlap, to more.
+
+    A named tuple because one is made for every call: a frozen dataclass takes twice as long.
+    """
+
+    input: int
+    plain_input: int
+    cached_input: int
+    cache_write: int
+    cache_write_1h: int
+    input_audio: int
+    text_output: int
+    reasoning: int
+    output_audio: int
+    web_searches: int
+
+    @classmethod
+    def of(cls, usage: Usage, input_tokens_max: int, output_tokens_max: int) -> "Counts":
+        cached = max(usage.cached_input_tokens, 0)
+        short = max(usage.cache_write_tokens, 0)
+        long = max(usage.cache_write_1h_tokens, 0)
+        audio = max(usage.input_audio_tokens, 0)
+        reasoning = max(usage.reasoning_tokens, 0)
+        spoken = max(usage.output_audio_tokens, 0)
+        written = short + long
+        input_tokens = usage.input_tokens
+        if input_tokens is None or input_tokens < 0:
+            input_tokens = input_tokens_max
+        input_tokens = max(input_tokens, cached, written, audio)
+        output_tokens = usage.output_tokens
+        if output_tokens is None or output_tokens < 0:
+            output_tokens = output_tokens_max
+        plain = input_tokens - cached - written
+        if plain < 0:
+            # OpenRouter reports tokens both read from and written to a cache. This is the formula of its own bill:
+            # (prompt - max(cached, written)) x input + cached x read + written x write.
+            plain = input_tokens - max(cached, written)
+        if audio > plain:
+            # Cached sound is charged as fresh sound: no dialect says which of the cached tokens were sound.
+            cached = max(cached - (audio - plain), 0)
+        return cls(
+            input=input_tokens,
+            plain_input=max(plain - audio, 0),
+            cached_input=cached,
+            cache_write=short,
+            cache_write_1h=long,
+            input_audio=audio,
+            text_output=max(output_tokens - reasoning - spoken, 0),
+            reasoning=reasoning,
+            output_audio=spoken,
+            web_searches=max(usage.web_searches, 0),
+        )
+
+    def numerator_at(self, rates: Rates) -> int:
+        return (
+            self.plain_input * rates.input
+            + self.cached_input * rates.cached_input
+            + self.cache_write * rates.cache_write
+            + self.cache_write_1h * rates.cache_write_1h
+            + self.input_audio * rates.input_audio
+            + self.text_output * rates.output
+            + self.reasoning * rates.reasoning
+            + self.output_audio * rates.output_audio
+            + self.web_searches * rates.web_search
+            + rates.call
+        )
