@@ -89,6 +89,32 @@ def test_a_price_file_wins_over_prices_and_table(tmp_path: Path) -> None:
     assert settings.tariff.smallest(0) == 2_000 * 3_000
 
 
+def test_a_price_file_may_spell_a_model_in_other_letters_but_not_twice(tmp_path: Path) -> None:
+    entry = '["{}"]\ninput = 3\noutput = 3\noverhead_tokens = 0\n'
+    (tmp_path / "prices.toml").write_text(entry.format("GPT-5-Mini"))
+    (tmp_path / "twice.toml").write_text(entry.format("GPT-5-Mini") + entry.format("gpt-5-mini"))
+
+    settings = build(model="gpt-5-mini", prices=f"@{tmp_path}/prices.toml", max_output_tokens=2_000)
+    (problem,) = problems(model="gpt-5-mini", prices=f"@{tmp_path}/twice.toml")
+
+    assert settings.tariff.smallest(0) == 2_000 * 3_000
+    assert settings.tariff.configured_name("gpt-5-mini") == "gpt-5-mini"
+    assert problem.endswith("GPT-5-Mini and gpt-5-mini are one name")
+
+
+@table(("model", "entry"), [("gpt-5-nano", "openai/gpt-5-nano"), ("openai/gpt-5-nano", "gpt-5-nano")])
+def test_a_price_under_almost_the_name_of_a_model_is_warned_about(model: str, entry: str, tmp_path: Path) -> None:
+    (tmp_path / "prices.toml").write_text(f'["{entry}"]\ninput = 3\noutput = 3\n["other"]\ninput = 3\noutput = 3\n')
+
+    settings = build(
+        model=model, prices=f"@{tmp_path}/prices.toml", price_in=None, price_out=None, max_output_tokens=2_000
+    )
+
+    (warning,) = settings.warnings
+    assert f"its {entry} is not the price of {model}" in warning
+    assert set(settings.other_tariffs) == {entry, "other"}
+
+
 def test_each_problem_of_a_price_file_is_one_problem(tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text("[a]\ninptu = 3\noutput = 3\n[b]\ninput = -1\noutput = 3\n")
 

@@ -68,6 +68,7 @@ def build_guard(
         ledger=ledger,
         limiter=limiter,
         tariff=settings.tariff,
+        other_tariffs=settings.other_tariffs,
         clock=clock,
         telemetry=telemetry,
         journal=journal,

@@ -23,7 +23,9 @@ __all__ = ["Settings", "SettingsKeywords", "start_line"]
 
 #: Attributes that `repr` masks, and those it leaves out as too large to read.
 MASKED: Final = frozenset({"edge_secret", "admin_token", "webhook_url"})
-HIDDEN: Final = frozenset({"tariff", "body_rules", "sources", "written", "warnings", "_keywords", "_frozen"})
+HIDDEN: Final = frozenset(
+    {"tariff", "other_tariffs", "body_rules", "sources", "written", "warnings", "_keywords", "_frozen"}
+)
 
 
 class Settings:
@@ -104,6 +106,8 @@ class Settings:
     #: The application's own check.
     admit: Callable[[Scope], Awaitable[bool]] | None
     tariff: Tariff
+    #: Tariffs of the models in `PRICES` that are not in `MODEL`, by their names in lower case.
+    other_tariffs: Mapping[str, Tariff]
     body_rules: BodyRules
     #: Variable (without prefix) to where it was found.
     sources: Mapping[str, Source]
@@ -222,6 +226,7 @@ class Settings:
 
     def _take_tariff(self, values: Values) -> None:
         self.tariff = build.tariff(values)
+        self.other_tariffs = build.other_tariffs(values)
 
     def _take_hooks(
         self, client: Callable[[Scope], str | None] | None, admit: Callable[[Scope], Awaitable[bool]] | None

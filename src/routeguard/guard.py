@@ -7,7 +7,7 @@ a sick ledger changes no counter, and gives the slot of the rate back; every oth
 import hmac
 import os
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -47,6 +47,8 @@ class Guard:
     tariff: Tariff
     clock: Clock
     telemetry: Telemetry
+    #: Tariffs of models that only a metered client is asked for, by their names in lower case.
+    other_tariffs: Mapping[str, Tariff] = field(default_factory=dict)
     #: Rows of every ending, where one is kept.
     journal: SqliteJournal | None = None
     #: What is waited for at shutdown before the ledger closes, each within a bound of its own.

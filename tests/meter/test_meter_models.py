@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from routeguard import BudgetExceeded, RouteGuard
@@ -323,3 +324,23 @@ async def test_a_guard_that_is_switched_off_meters_nothing(monkeypatch: pytest.M
     await Client().call(app)
 
     assert (payer.unmetered.count, "max_tokens" in caller.sent[0].json) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("call", "answered", "settled"), [("GPT-5", "gpt-5-2025-08-07", "0.7"), ("house", "gpt-5", "0.6")]
+)
+def test_the_operators_price_holds_for_a_model_that_is_not_configured(
+    call: str, answered: str, settled: str, tmp_path: Path
+) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('["gpt-5"]\ninput = 0\noutput = 7000\n["House"]\ninput = 0\noutput = 6000\n')
+    caller = Caller(ASYNC, used(answered))
+    request = calling(lambda: caller.post({"messages": HI, "model": call, "max_tokens": 100}))
+    guard = guarded(request, **{**GUARD, "model": "gpt-5-pro", "prices": f"@{prices}", "budget": "10/day"})
+
+    async def charge() -> str:
+        client = await Client().call(guard)
+        assert client.error is None
+        return (await parts(guard))["settled"]
+
+    assert anyio.run(charge) == settled

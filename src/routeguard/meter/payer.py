@@ -141,7 +141,7 @@ def price_look_up(call: ProviderCall, allowance: Allowance | None) -> Callable[[
     if admitted is None:
         assert allowance is not None, "only what somebody pays for has a price"
         tariffs = allowance.tariffs
-    elif _is_own_model(_guard_of(admitted), call):
+    elif _is_own_model(guard := _guard_of(admitted), call) or call.model.lower() in guard.other_tariffs:
         return None
     else:
         tariffs = _foreign
@@ -169,11 +169,12 @@ def _in_request(admitted: Admission, call: ProviderCall) -> Ticket:
     tariff = _tariff_in_request(guard, call, is_own_model=is_own_model)
     if tariff is None:
         if not observes:
-            raise _unpriced(call, "add it to ROUTEGUARD_MODEL, with its price in ROUTEGUARD_PRICES")
+            raise _unpriced(call, "add it to ROUTEGUARD_MODEL, or its price to ROUTEGUARD_PRICES")
         tariff, is_own_model = guard.tariff, True
     if call.media_parts and not (guard.rules.body.media_allowed or observes):
         raise _media("ROUTEGUARD_MEDIA_USD")
-    others = None if is_own_model else _foreign
+    # What the operator says of a model wins over what the table says of another name for it.
+    others = None if is_own_model or call.model.lower() in guard.other_tariffs else _foreign
     quote = _quote(call, outgoing, tariff, guard.clock, media_nanousd=guard.tariff.media_nanousd, others=others)
     begun = admitted.begin_metered(quote.ceiling_nanousd, force=observes)
     if isinstance(begun, Call):
@@ -196,6 +197,8 @@ def _in_request(admitted: Admission, call: ProviderCall) -> Ticket:
 
 def _tariff_in_request(guard: Guard, call: ProviderCall, *, is_own_model: bool) -> Tariff | None:
     """The price of a call; None where nobody knows it."""
+    if not is_own_model and (stated := guard.other_tariffs.get(call.model.lower())) is not None:
+        return stated
     if not is_own_model:
         return _foreign.of(call.model, dearer_tiers=call.asks_dearer_tier)
     return guard.tariff if guard.tariff.knows_tiers_of(call.model) or not call.asks_dearer_tier else None

@@ -4,7 +4,7 @@ Money divided between processes or clients is rounded down, so that the parts ne
 streams are rounded up, so that everybody may do something.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -104,7 +104,26 @@ def tariff(values: Values) -> Tariff:
     Raises:
         ValueError: A model or a price is missing.
     """
-    models = _model_prices(values)
+    return _tariff_of(_model_prices(values), values)
+
+
+def other_tariffs(values: Values) -> Mapping[str, Tariff]:
+    """Of each model in `PRICES` that is not in `MODEL`, by its name in lower case: code may call it all the same."""
+    if values.is_off():
+        return {}
+    names = {name.lower() for name in values.get(table.MODEL) or ()}
+    others = {name: price for name, price in _own_prices(values).items() if name not in names}
+    for name, price in others.items():
+        for almost in sorted(names):
+            if name.rpartition("/")[2] == almost.rpartition("/")[2] and ("/" in name) != ("/" in almost):
+                values.warn(
+                    f"{values.says(table.PRICES)}: its {price.name} is not the price of {almost}; a model has the name "
+                    "that MODEL gives it"
+                )
+    return {name: _tariff_of([price], values) for name, price in others.items()}
+
+
+def _tariff_of(models: Sequence[ModelPrice], values: Values) -> Tariff:
     allowed, _ = allowed_fields(values)
     return Tariff(
         models,
@@ -143,7 +162,7 @@ def _model_prices(values: Values) -> list[ModelPrice]:
     found = []
     for name in names:
         try:
-            price = own.get(name) or _at_stated_price(values, name, stated) or find_model(name)
+            price = _named(name, own) or _at_stated_price(values, name, stated) or find_model(name)
         except PriceError as error:
             values.problem(f"{values.says(table.MODEL)}: {error}")
             continue
@@ -153,6 +172,11 @@ def _model_prices(values: Values) -> list[ModelPrice]:
     if not found:
         raise Unusable(table.MODEL.name)
     return found
+
+
+def _named(name: str, own: Mapping[str, ModelPrice]) -> ModelPrice | None:
+    price = own.get(name.lower())
+    return None if price is None else replace(price, name=name)
 
 
 def _at_stated_price(values: Values, name: str, stated: ModelPrice | None) -> ModelPrice | None:
@@ -170,18 +194,23 @@ def _at_stated_price(values: Values, name: str, stated: ModelPrice | None) -> Mo
 
 
 def _own_prices(values: Values) -> Mapping[str, ModelPrice]:
-    """The operator's price file."""
+    """The operator's price file, by names in lower case: a name in other letters must not fall to the table."""
     file = values.get(table.PRICES)
     if file is None:
         return {}
     from routeguard.price_file import PriceFileError, read_price_file
 
     try:
-        return read_price_file(file)
+        prices = read_price_file(file)
+        own = {name.lower(): price for name, price in prices.items()}
+        twice = [name for name, price in prices.items() if own[name.lower()] is not price]
+        if twice:
+            raise PriceFileError(f"{name} and {own[name.lower()].name} are one name" for name in twice)
     except PriceFileError as error:
         for problem in error.problems:
             values.problem(f"{values.says(table.PRICES)}: {problem}")
         raise Unusable(table.PRICES.name) from None
+    return own
 
 
 def _stated_price(values: Values, known: ModelPrice | None = None) -> ModelPrice | None:
