@@ -121,11 +121,12 @@ class _UsageChunkFilter:
             chunk = chunk.removeprefix(b"\n")
         if not held and b"[]" not in chunk and chunk.endswith(b"\n\n"):
             return chunk  # whole events, none of them with an empty list
+        searched = max(len(held) - 1, 0)  # an end that lies across the seam is an end from its last byte on as well
         held += chunk
         with_cr = b"\r" in held
         passed = bytearray()
         start = 0
-        while (end := end_of_event(held, start, with_cr=with_cr)) >= 0:
+        while (end := end_of_event(held, max(start, searched), with_cr=with_cr)) >= 0:
             event = bytes(held[start:end])
             if not _is_usage_chunk(event):
                 passed += event
