@@ -84,6 +84,14 @@ def test_without_rows_an_account_is_raised_to_what_was_seen_of_it() -> None:
     assert not_before == TODAY
 
 
+def test_a_window_in_which_nothing_was_spent_yet_has_begun_all_the_same() -> None:
+    """What was spent in the one before it is known no more, so the store must not go back to it."""
+    knowledge = taught((EVERYBODY, Parts(settled=9)))
+    knowledge.learn(Reply("ok", "", 6, TOMORROW, (), 3, "", "", [Account(f"day|UTC|0|{TOMORROW}|a", Parts(), None)]))
+
+    assert entries(knowledge, {}, [], calendar()) == ([], TOMORROW)
+
+
 def test_an_account_that_only_the_journal_knows_is_raised_to_its_rows() -> None:
     journaled = {MINE: Sums(settled=1, kept=20, orphaned=300, overrun=4000, open=50_000)}
 

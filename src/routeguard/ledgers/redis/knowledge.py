@@ -115,6 +115,11 @@ class Knowledge:
             ]
         return iter(found)
 
+    def latest(self) -> int:
+        """The second at which the newest window of all counters began, whether or not it holds money yet."""
+        with self._lock:
+            return max([window.start for window in self._windows.values()], default=0)
+
     def _learn(self, account: Account, reply: Reply) -> bool:
         counter, start, kind = split(account.field)
         window = self._windows.get(counter)

@@ -61,7 +61,8 @@ def entries(
         (f"{counter}|{start}|{kind}", known, calendar.span(counter, start).end)
         for (counter, start, kind), known in found.items()
     ]
-    return accounts, max([start for _, start, _ in found], default=0)
+    # A window in which nothing was spent yet has begun all the same: what came before it is known no more.
+    return accounts, max([knowledge.latest(), *[start for _, start, _ in found]])
 
 
 def _raised(known: Known | None, sums: Sums) -> Known:
