@@ -433,8 +433,8 @@ SQLITE_FAULTS = [
     fault(
         "a rate is not written down",
         "ledgers/sqlite/book.py",
-        "if rate_rows is not None and not full_rates:",
-        "if False:",
+        "rate_rows.take(now_ns, clients_max=self._clients_max)",
+        "pass",
         "rates",
     ),
 ]
