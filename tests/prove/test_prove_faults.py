@@ -340,8 +340,8 @@ FAULTS = [
     fault(
         "an answer is held back until it is whole",
         "tap.py",
-        "            if more_body:\n                await self._send(message)\n",
-        "            if more_body and self.body_sent:\n                await self._send(message)\n",
+        "        return self._send(message)\n",
+        "        return self._send(message) if len(held) > 1 else asyncio.sleep(0)\n",
         "stream",
     ),
     fault(
