@@ -206,9 +206,10 @@ def test_what_is_no_bytes_is_survived_and_said_once(caplog: pytest.LogCaptureFix
         for odd in (None, "data: x", 7, [b"x"]):
             reader.feed(cast("bytes", odd))
     for other in (None, "data: x", 7, memoryview(b"data: x")):
-        among_texts = reader_of(*chat_events("a", "b")[:3])
-        among_texts.feed_all([chat_events("a")[1], cast("bytes", other)])
-        assert among_texts.result(failed=False) is None
+        for texts in ([], chat_events("a")[1:2]):
+            among_texts = reader_of(*chat_events("a", "b")[:3])
+            among_texts.feed_all([*texts, cast("bytes", other)])
+            assert among_texts.result(failed=False) is None
 
     assert reader.result(failed=False) is None
     assert {record.getMessage() for record in caplog.records} <= {

@@ -94,7 +94,7 @@ class StreamReader:
     def feed_all(self, chunks: Collection[bytes]) -> None:
         try:
             is_known = not self._carry and self._shape.is_of_all(chunks)
-        except TypeError:  # one of them is not bytes, of which `feed` will complain
+        except (AttributeError, TypeError):  # one of them is not bytes, of which `feed` will complain
             is_known = False
         if not is_known:
             for chunk in chunks:
