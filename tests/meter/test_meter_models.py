@@ -327,7 +327,14 @@ async def test_a_guard_that_is_switched_off_meters_nothing(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("call", "answered", "settled"), [("GPT-5", "gpt-5-2025-08-07", "0.7"), ("house", "gpt-5", "0.6")]
+    ("call", "answered", "settled"),
+    [
+        ("GPT-5", "gpt-5-2025-08-07", "0.7"),
+        ("gpt-5-2025-08-07", "gpt-5-2025-08-07", "0.7"),
+        ("gpt-5-mini", "gpt-5", "0.7"),
+        ("openai/gpt-5", "openai/gpt-5", "0.001"),
+        ("house", "gpt-5", "0.6"),
+    ],
 )
 def test_the_operators_price_holds_for_a_model_that_is_not_configured(
     call: str, answered: str, settled: str, tmp_path: Path

@@ -19,7 +19,7 @@ from routeguard.admitted import Admission, Call, NoRoom, admission
 from routeguard.clock import Clock
 from routeguard.errors import BudgetExceeded
 from routeguard.guard import Guard
-from routeguard.meter.payment import OwnReservation, Payment, Quote, Share
+from routeguard.meter.payment import OwnReservation, Payment, Prices, Quote, Share
 from routeguard.meter.provider_call import Outgoing, ProviderCall, write_call
 from routeguard.meter.tariffs import Tariffs
 from routeguard.money import format_usd
@@ -141,7 +141,7 @@ def price_look_up(call: ProviderCall, allowance: Allowance | None) -> Callable[[
     if admitted is None:
         assert allowance is not None, "only what somebody pays for has a price"
         tariffs = allowance.tariffs
-    elif _is_own_model(guard := _guard_of(admitted), call) or call.model.lower() in guard.other_tariffs:
+    elif _is_own_model(guard := _guard_of(admitted), call) or _stated(guard, call.model) is not None:
         return None
     else:
         tariffs = _foreign
@@ -174,7 +174,7 @@ def _in_request(admitted: Admission, call: ProviderCall) -> Ticket:
     if call.media_parts and not (guard.rules.body.media_allowed or observes):
         raise _media("ROUTEGUARD_MEDIA_USD")
     # What the operator says of a model wins over what the table says of another name for it.
-    others = None if is_own_model or call.model.lower() in guard.other_tariffs else _foreign
+    others = None if is_own_model or _stated(guard, call.model) is not None else _OtherPrices(guard)
     quote = _quote(call, outgoing, tariff, guard.clock, media_nanousd=guard.tariff.media_nanousd, others=others)
     begun = admitted.begin_metered(quote.ceiling_nanousd, force=observes)
     if isinstance(begun, Call):
@@ -197,11 +197,30 @@ def _in_request(admitted: Admission, call: ProviderCall) -> Ticket:
 
 def _tariff_in_request(guard: Guard, call: ProviderCall, *, is_own_model: bool) -> Tariff | None:
     """The price of a call; None where nobody knows it."""
-    if not is_own_model and (stated := guard.other_tariffs.get(call.model.lower())) is not None:
-        return stated
     if not is_own_model:
-        return _foreign.of(call.model, dearer_tiers=call.asks_dearer_tier)
+        return _OtherPrices(guard).of(call.model, dearer_tiers=call.asks_dearer_tier)
     return guard.tariff if guard.tariff.knows_tiers_of(call.model) or not call.asks_dearer_tier else None
+
+
+@dataclass(frozen=True, slots=True)
+class _OtherPrices:
+    """Prices of models that are not in MODEL: what the operator's file says, else the table."""
+
+    guard: Guard
+
+    def of(self, model: str, *, dearer_tiers: bool) -> Tariff | None:
+        return _stated(self.guard, model) or _foreign.of(model, dearer_tiers=dearer_tiers)
+
+
+def _stated(guard: Guard, model: str) -> Tariff | None:
+    """The price file's tariff of a model or, as for those in MODEL, of a snapshot of it."""
+    exact = guard.other_tariffs.get(model.lower())
+    if exact is not None:
+        return exact
+    # A name with a provider is another name than one without.
+    has_provider = "/" in model.removeprefix("models/")
+    named = (tariff for name, tariff in guard.other_tariffs.items() if ("/" in name) == has_provider)
+    return next((tariff for tariff in named if tariff.configured_name(model) is not None), None)
 
 
 def _quote(
@@ -211,7 +230,7 @@ def _quote(
     clock: Clock,
     *,
     media_nanousd: int,
-    others: Tariffs | None,
+    others: Prices | None,
 ) -> Quote:
     wall_ns = clock.wall_ns()
     input_tokens = call.input_tokens + max(tariff.overhead_tokens - UNTOLD_TOKENS, 0)

@@ -11,7 +11,6 @@ from typing import Protocol
 from routeguard.admitted import Call
 from routeguard.clock import Clock
 from routeguard.errors import BudgetExceeded
-from routeguard.meter.tariffs import Tariffs
 from routeguard.money import format_usd
 from routeguard.policy import NANOSECONDS, Budget, Claim, Ledger, Parallel, Refused, Reservation, State
 from routeguard.pricing import Tariff
@@ -53,6 +52,14 @@ class Payment(Protocol):
         ...
 
 
+class Prices(Protocol):
+    """Where the price of a model is found by its name."""
+
+    def of(self, model: str, *, dearer_tiers: bool) -> Tariff | None:
+        """The tariff of a model, or None when nobody knows its price."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Quote:
     """The worst case of one call, and how its usage is priced."""
@@ -68,7 +75,7 @@ class Quote:
     #: It holds media, whose tokens no bytes stand in for.
     has_media: bool = False
     #: Prices of other models, should the answer name one; None: the tariff has all that are charged.
-    others: Tariffs | None = None
+    others: Prices | None = None
     asks_dearer_tier: bool = False
 
     def is_told_by(self, usage: Usage) -> bool:
