@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tests.driver import Client, chat_chunks, stream_app
-from tests.guarding import Counting, ending, guarded, in_flight, parts
+from tests.guarding import Counting, ending, guarded, in_flight, parts, status_of
 
 PREFLIGHT = [(b"origin", b"https://shop.example"), (b"access-control-request-method", b"POST")]
 
@@ -101,6 +101,18 @@ async def test_a_preflight_that_asks_for_what_no_request_may_is_answered_by_the_
     assert (client.status, client.chunks, app.calls) == (204, [b""], 0)
     assert client.response_headers["access-control-allow-origin"] == "https://shop.example"
     assert (await parts(guard))["remaining"] == "1"
+
+
+async def test_a_preflight_that_would_be_answered_by_the_guard_is_reserved_for_while_observing() -> None:
+    app = Counting(stream_app([b"data: money\n\n"]))
+    guard = guarded(app, mode="observe", global_rate="1/minute")
+
+    for query in (b"prompt=x&n=2", b""):
+        await preflight(query=query).call(guard)
+
+    assert app.calls == 2
+    assert (await parts(guard))["kept"] == "0.2"
+    assert (await status_of(guard))["would_reject"] == {"output_too_large": 1, "rate_limited": 1}
 
 
 async def test_the_text_in_the_address_of_a_preflight_is_reserved_for() -> None:

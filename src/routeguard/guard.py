@@ -129,12 +129,15 @@ class Guard:
             Rejected: Not to be had, or path and query ask for what no request may; the guard answers it itself.
         """
         rules = self.rules
-        self.check_body(attempt, b"", NO_BODY)
         await self.check_paused()
-        try:
-            attempt.ticket = self.limiter.claim(UNKNOWN, rates=(), global_rates=rules.global_rates)
-        except RateRefused as refused:
-            raise self.refusals.rate_limited(refused.retry_ns) from None
+        attempt.input_bytes = rules.body.bytes_max
+        for check in (partial(self.check_body, body=b"", head=NO_BODY), self._claim_global_rate):
+            try:
+                check(attempt)
+            except Rejected as rejected:
+                if not rules.observe:
+                    raise
+                attempt.would_reject = attempt.would_reject or rejected.reason
         ceiling_nanousd = self.ceiling(attempt.input_bytes, attempt.media_parts)
         money = [Claim(budget, "", ceiling_nanousd) for budget in rules.budgets] if ceiling_nanousd else []
         rates = [Claim(rate, "", 1) for rate in rules.global_rates] if self.ledger.counts_rates else []
@@ -295,6 +298,12 @@ class Guard:
                 spent, resets_at = self.ledger.client_exhausted_until(rules.client_budgets, client, smallest)
                 if spent:
                     raise self.refusals.budget_exhausted(resets_at, per_client=True) from None
+            raise self.refusals.rate_limited(refused.retry_ns) from None
+
+    def _claim_global_rate(self, attempt: Attempt) -> None:
+        try:
+            attempt.ticket = self.limiter.claim(UNKNOWN, rates=(), global_rates=self.rules.global_rates)
+        except RateRefused as refused:
             raise self.refusals.rate_limited(refused.retry_ns) from None
 
     async def check_admit(self, scope: Scope) -> None:
