@@ -360,3 +360,18 @@ def test_learning_stops_where_every_event_has_another_shape() -> None:
 
     assert reader._shapes == 32
     assert reader.result(failed=True) is not None
+
+
+def test_what_stands_between_two_events_makes_no_two_of_one() -> None:
+    """Behind the end of an event it would hide what no provider sent."""
+    start = b'data: {"id":"1","model":"m","object":"chat.completion.chunk","choices":[{"delta":{"content":"'
+    events = [start + text + b'"}}]}\n\n' for text in (b"a", b"b", b"c")]
+    forged = events[1] + b"\0" + events[1].removeprefix(start)
+    usage = sse(chat_chunk(id="1", usage={"prompt_tokens": 10, "completion_tokens": 5}))
+    reader = reader_of(*events)
+
+    reader.feed_all([events[0], forged])
+    reader.feed(usage)
+
+    assert reader_of(*events, usage).result(failed=False) is not None
+    assert reader.result(failed=False) is reader_of(*events, forged, usage).result(failed=False) is None

@@ -60,7 +60,9 @@ class Shape:
         # All that lies between two texts, by their order, begins with what both of them begin with.
         if self.rests is None or not (min(events).startswith(before) and max(events).startswith(before)):
             return False
-        return bool(self.rests(_BETWEEN.join(map(itemgetter(slice(len(before), None)), events))))
+        joined = _BETWEEN.join(map(itemgetter(slice(len(before), None)), events))
+        # One more stands in an event, which could end there as if another began, and hide what follows.
+        return joined.count(_BETWEEN) < len(events) and bool(self.rests(joined))
 
 
 #: The shape of no event: text in UTF-8 has no such byte.
