@@ -88,8 +88,11 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 #: Where the usage chunk lacks but that, when every line ends in CR LF.
 BEFORE_ITS_LAST_LF = len(b"".join([CHAT[0], *DECOYS, *CHAT[1:-1]]).replace(b"\n", b"\r\n")) - 1
+#: Where the event in front of it lacks but that.
+BEFORE_THE_LF_IN_FRONT = BEFORE_ITS_LAST_LF - len(USAGE_CHUNK.replace(b"\n", b"\r\n"))
 
 
+@example(places=[BEFORE_THE_LF_IN_FRONT], line_end=b"\r\n")
 @example(places=[BEFORE_ITS_LAST_LF], line_end=b"\r\n")
 @given(places=st.lists(st.integers(0, 10_000), max_size=12), line_end=st.sampled_from([b"\n", b"\r\n", b"\r"]))
 def test_however_a_stream_is_cut_all_but_the_usage_chunk_passes_byte_for_byte(

@@ -130,8 +130,11 @@ class _UsageChunkFilter:
             event = bytes(held[start:end])
             if not _is_usage_chunk(event):
                 passed += event
-            elif event.endswith(b"\r") and end == len(held):
-                self._owes_lf = True
+            else:
+                if event.startswith(b"\n"):
+                    passed += b"\n"  # of the event in front of it, whose CR has passed
+                if event.endswith(b"\r") and end == len(held):
+                    self._owes_lf = True
             start = end
         del held[:start]
         if len(held) > HELD_BYTES_MAX:
