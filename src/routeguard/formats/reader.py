@@ -33,7 +33,7 @@ class UsageReader(Protocol):
         ...
 
     def result(self, *, failed: bool) -> Usage | None:
-        """What the answer used, called once at its end; None where that is not known.
+        """What the answer used, called at its end or between two events; None where that is not known.
 
         Args:
             failed: The answer ended in a failure. It then counts only if it had reached its own end before.

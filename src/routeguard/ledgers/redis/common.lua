@@ -9,8 +9,8 @@
 --       5 zset    records that no journal has yet, by the microsecond in which they were written
 -- ARGV  1 the epoch the caller knows, 2 the time: empty for the server's own, in tests "<seconds> <microseconds>",
 --       3 the number of the question
--- Reply status, the number of the question, microseconds, window seconds, ids orphaned just now, how often something was changed by hand, two
---       values of the script, then accounts as field, parts, clients with money in that window.
+-- Reply status, the number of the question, microseconds, window seconds, ids orphaned just now, how often something
+--       was changed by hand, two values of the script, then accounts as field, parts, clients with money in that window.
 --
 -- Amounts come and go as text. `..`, tostring and cjson turn 1e14 into an exponent, some servers also 1e8, so a
 -- number becomes text through '%d' alone, which is exact up to 2^53 (open.lua refuses a server where it is not) and takes
