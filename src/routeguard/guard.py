@@ -2,6 +2,8 @@
 
 `screen` is local: no store, no provider. `reserve` is one atomic step of the ledger. A refusal for money, slots or
 a sick ledger changes no counter, and gives the slot of the rate back; every other one keeps that slot.
+
+Above 400 lines, because this order is to be read in one place.
 """
 
 import hmac
