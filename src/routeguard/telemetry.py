@@ -1,8 +1,8 @@
 """What the guard says about itself: log lines, and the counts behind the status page.
 
-No prompt, key or address is ever written; a client appears as its keyed hash. Rejections, and the
-errors of a ledger behind them, are sampled (the first and then each hundredth of a kind and minute), so that an attack
-does not fill the disk.
+No prompt, key or address is ever written; a client appears as its keyed hash. Rejections, and
+the errors of a ledger behind them, are sampled (the first and then each hundredth of a kind and minute), so that an
+attack does not fill the disk.
 """
 
 import logging

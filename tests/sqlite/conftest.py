@@ -1,10 +1,12 @@
 """A ledger file for each test, closed before the next."""
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from routeguard.sqlite_file.file import connect
 from routeguard.testing import FakeClock
 from tests.sqlite.files import close_all
 
@@ -20,3 +22,10 @@ def path(tmp_path: Path) -> Iterator[Path]:
 def clock() -> FakeClock:
     """The clock of the host."""
     return FakeClock()
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[sqlite3.Connection]:
+    connection = connect(str(path), "normal")
+    yield connection
+    connection.close()

@@ -1,8 +1,6 @@
 """What is in the way of a claim, and what is written for an ending, a late bill, the switch and the host's clock."""
 
 import sqlite3
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,19 +10,11 @@ from routeguard.ledgers.sqlite.counters import Debit, Parts, Share, verdict
 from routeguard.ledgers.sqlite.entries import Entry
 from routeguard.policy import NANOSECONDS, Budget, Claim, Parallel, Rate, Span
 from routeguard.records import Note, Record, late_record
-from routeguard.sqlite_file.file import connect
 from routeguard.testing import FakeClock
 from routeguard.testing.ledger_contract.claims import CALL, DAY_SECONDS, budget
 
 DAY = budget(10 * CALL)
 MINE = budget(10 * CALL, per_client=True)
-
-
-@pytest.fixture
-def db(path: Path) -> Iterator[sqlite3.Connection]:
-    connection = connect(str(path), "normal")
-    yield connection
-    connection.close()
 
 
 @pytest.fixture

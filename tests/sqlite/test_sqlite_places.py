@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -12,7 +12,6 @@ import pytest
 
 from routeguard.ledgers.sqlite.book import Debited, SqliteBook
 from routeguard.policy import NANOSECONDS, Claim, LedgerUnavailable, Parallel, Rate, State
-from routeguard.sqlite_file.file import connect
 from routeguard.sqlite_file.operation import Operation
 from routeguard.testing import FakeClock
 from routeguard.testing.ledger_contract.claims import CALL, budget
@@ -24,13 +23,6 @@ FEW, MANY = Claim(Rate("client-1", 10, MINUTE), "a", 1), Claim(Rate("client-2", 
 SHARED = Claim(Rate("global-1", 600, MINUTE), "", 1)
 RATES = (SHARED, FEW, MANY)
 LEASE = Claim(Parallel(1000, lease_ns=330 * NANOSECONDS), "", 1)
-
-
-@pytest.fixture
-def db(path: Path) -> Iterator[sqlite3.Connection]:
-    connection = connect(str(path), "normal")
-    yield connection
-    connection.close()
 
 
 @pytest.fixture
