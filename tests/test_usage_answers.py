@@ -281,6 +281,28 @@ def test_an_answer_says_whether_it_counted_tokens() -> None:
     assert said == [True, False, True, False, False]
 
 
+@pytest.mark.parametrize(
+    ("usage", "is_believed"),
+    [
+        ({"input_tokens": 1}, True),
+        ({"output_tokens": 1}, True),
+        ({"input_tokens": 0, "output_tokens": 0, "cost_in_usd_ticks": 1}, True),
+        ({"input_tokens": 0, "output_tokens": 0, "cost_in_usd_ticks": 0}, False),
+        ({"input_tokens": 0, "output_tokens": 0}, False),
+        ({"cost_in_usd_ticks": 1}, False),
+    ],
+    ids=repr,
+)
+def test_an_answer_that_used_nothing_has_said_nothing(usage: dict[str, object], *, is_believed: bool) -> None:
+    tally = Tally()
+    tally.read_usage(usage)
+
+    found = tally.usage_of_answer()
+
+    assert found == (tally.usage() if is_believed else None)
+    assert (found is not None) is is_believed
+
+
 @pytest.mark.parametrize("between", [[], [{"id": "one"}], [{"model": "m"}]], ids=repr)
 def test_a_second_answer_in_one_stream_is_unusable(between: list[object]) -> None:
     tally = Tally()

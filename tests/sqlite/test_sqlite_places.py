@@ -65,6 +65,28 @@ def test_a_reservation_taken_back_leaves_the_rates_as_they_were(
     assert after == before
 
 
+def test_a_reservation_taken_back_costs_nothing(db: sqlite3.Connection, book: SqliteBook) -> None:
+    answer = reserve(db, book, "1")
+
+    book.take_back(db, answer, entry_id="1", rates=RATES)
+
+    assert db.execute("SELECT settled, open, kept FROM counters").fetchone() == (0, 0, 0)
+    assert db.execute("SELECT state, settled, kept FROM entries").fetchone() == ("released", 0, 0)
+
+
+@pytest.mark.parametrize(("rate", "clients"), [(FEW, 0), (SHARED, 1)])
+def test_only_a_client_whose_row_goes_is_no_longer_counted(
+    db: sqlite3.Connection, book: SqliteBook, rate: Claim[Rate], clients: int
+) -> None:
+    if rate is SHARED:
+        reserve(db, book, "another", [FEW])
+    answer = reserve(db, book, "1", [rate])
+
+    book.take_back(db, answer, entry_id="1", rates=[rate])
+
+    assert in_the_rates(db)[1] == (clients,)
+
+
 def test_a_place_is_given_back_once_however_often_that_is_asked(db: sqlite3.Connection, book: SqliteBook) -> None:
     """All claims have the same nanosecond: whoever looks for one finds another."""
     answers = [reserve(db, book, f"{index}") for index in range(3)]
