@@ -36,6 +36,8 @@ CHAT = PathPatterns(["/api/chat"])
         "http://user:secret@evil.example/api/chat",
         "http:///api/chat",
         "http:/api/chat",
+        "x:api/chat",  # hypercorn lets it through, and Quart cuts off the scheme
+        "X:\tapi/chat",
         "http://[::1]:80/api/chat",
         "/api/chat#fragment",
         "/api/chat?x=1",
@@ -121,7 +123,11 @@ def test_an_ordinary_other_path_is_not_guarded(path: str) -> None:
         ("/a/b/plain", "/a/b", True),
         ("/plain", "", True),
         ("/plain", "/", True),
+        ("/apiplain", "/api", True),  # Quart
+        ("/other/api/plain", "/api", True),  # Litestar
+        ("/other/api/plain", "api", True),
         ("/apix/plain", "/api", False),
+        ("/other/plain/api", "/api", False),
         ("/api/plain", "", False),
         ("/api/plain", "/ap", False),
         ("/api/api/plain", "/api", False),

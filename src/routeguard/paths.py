@@ -12,6 +12,8 @@ from urllib.parse import unquote
 
 #: Scheme and host of an absolute-form target, which some servers leave in the path.
 ABSOLUTE_FORM = re.compile(r"^[a-z][a-z0-9+.-]*:(?=/)(?://[^/]*)?", re.IGNORECASE)
+#: A scheme without a slash behind it, which may as well be the beginning of a name: Quart takes it for a scheme.
+BARE_SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:(?!/)", re.IGNORECASE)
 #: C0 and C1 control characters and every kind of blank, wherever they stand.
 CONTROLS = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]+")
 SLASHES = re.compile(r"/{2,}")
@@ -61,7 +63,13 @@ class PathPatterns:
 def _candidates(path: str, prefixes: Sequence[str]) -> list[str]:
     plain = _canonical(path)
     candidates = [plain]
-    for root in map(_canonical, prefixes):
+    if not path.startswith("/"):
+        candidates.append(_canonical(BARE_SCHEME.sub("", CONTROLS.sub("", path))))
+    for prefix in prefixes:
+        if prefix and prefix in path:
+            # Litestar cuts off all there is up to the prefix, wherever it stands, and Quart does not ask for a slash.
+            candidates.append(_canonical(path.partition(prefix)[2]))
+        root = _canonical(prefix)
         if root == "/":
             continue
         # uvicorn puts the prefix into the path, the other servers leave it alone, and both reach the route.

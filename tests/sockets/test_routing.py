@@ -173,6 +173,42 @@ def test_a_root_path_is_a_prefix_of_segments_and_not_of_letters(serve: Serve, pa
     assert sum(site.status()["requests"]["endings"].values()) == 1
 
 
+def quart_reports() -> App:
+    app = Quart(__name__)
+
+    @app.post("/chat")
+    async def handler() -> str:
+        ours = admission(quart_request.scope)
+        assert ours is not None, "the route is not guarded"
+        ours.report(cost_usd="0.01")
+        return "hello"
+
+    return app
+
+
+def litestar_reports() -> App:
+    return Litestar([reporting_handler("/chat")], openapi_config=None)
+
+
+@pytest.mark.parametrize(
+    ("build", "path"),
+    [(quart_reports, "/vchat"), (litestar_reports, "/vchat"), (litestar_reports, "/other/v/chat")],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_root_path_that_a_router_cuts_off_as_plain_text_does_not_uncover_the_route(
+    serve: Serve, build: Any, path: str
+) -> None:
+    site = serve(build())
+    site.mount(below("/v", site.app))
+
+    with site.connect() as wire:
+        wire.send(request(path))
+        answer = wire.answer()
+
+    assert answer.status in {200, 201}, "the router no longer does this; the row can go"
+    assert site.ledger() == ONE_CENT_SETTLED
+
+
 def reporting_handler(path: str) -> Any:
     @post(path)
     async def handler() -> str:
@@ -201,10 +237,6 @@ def fastapi_reports() -> App:
         return "hello"
 
     return app
-
-
-def litestar_reports() -> App:
-    return Litestar([reporting_handler("/chat")], openapi_config=None)
 
 
 @pytest.mark.parametrize(
