@@ -222,6 +222,26 @@ async def test_a_late_report_below_a_kept_charge_moves_nothing() -> None:
     assert await ending(guard) == {"kept": "0.1"}
 
 
+async def test_a_late_bill_above_the_ceiling_raises_later_ceilings_and_names_the_remedy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await stream_app([b"data: x\n\n"])(scope, receive, send)
+        scope["routeguard"].report(cost_usd="0.25")
+
+    guard = guarded(app)
+    await Client().call(guard)
+    after = Counting()
+    guard.app = after
+
+    await Client().call(guard)
+
+    assert await ending(guard) == {"settled": "0.15", "kept": "0.35", "overrun": "0.15"}
+    assert after.admissions[0] is not None
+    assert after.admissions[0].ceiling_usd == Decimal("0.25")
+    assert "raise CALLS_PER_REQUEST" in caplog.text
+
+
 async def test_the_admission_is_found_in_every_place() -> None:
     found: list[Any] = []
 

@@ -109,7 +109,6 @@ class Admission:
 
     __slots__ = (
         "_calls",
-        "_charged_nanousd",
         "_lock",
         "_nothing_sent",
         "_price",
@@ -119,6 +118,7 @@ class Admission:
         "_whole_nanousd",
         "calls_per_request",
         "charge",
+        "charged_nanousd",
         "client",
         "ended",
         "exempt",
@@ -183,7 +183,8 @@ class Admission:
         self._whole_nanousd = 0
         self._reported_any = False
         self._nothing_sent = False
-        self._charged_nanousd = 0
+        #: What it was charged, late bills included.
+        self.charged_nanousd = 0
         self._told_outer: Call | None = None
 
     @property
@@ -285,7 +286,7 @@ class Admission:
                 return False
             self.ended = True
             self.charge = charge
-            self._charged_nanousd = charge.total_nanousd
+            self.charged_nanousd = charge.total_nanousd
             # A thread may have reported after the bill was drawn up that this charge was decided by.
             extra_nanousd = self._charge_excess()
         if extra_nanousd > 0:
@@ -347,9 +348,9 @@ class Admission:
         """What the bill exceeds the charge by, now charged; 0 or less when it does not."""
         if not self._calls and not self._reported_any:
             return 0
-        extra_nanousd = self._bill().total_nanousd - self._charged_nanousd
+        extra_nanousd = self._bill().total_nanousd - self.charged_nanousd
         if extra_nanousd > 0:
-            self._charged_nanousd += extra_nanousd
+            self.charged_nanousd += extra_nanousd
             self.late_charges += 1
         return extra_nanousd
 

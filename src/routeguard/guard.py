@@ -195,7 +195,8 @@ class Guard:
         self.telemetry.ended(admission)
         over_nanousd = charge.total_nanousd - admission.ceiling_nanousd
         if over_nanousd > 0:
-            self._learn_overrun(admission, over_nanousd)
+            remedy = self._learn_overrun(admission)
+            self.telemetry.overrun(admission, over_nanousd=over_nanousd, remedy=remedy)
 
     async def aclose(self) -> None:
         """Finish what is pending, and close ledger and journal."""
@@ -215,7 +216,9 @@ class Guard:
         except Exception as problem:  # noqa: BLE001 - reporting never raises; counted and logged
             self.telemetry.ledger_error(problem, doing="charge late")
             return
-        self.telemetry.late(admission, extra_nanousd=extra_nanousd)
+        is_over = admission.charged_nanousd > admission.ceiling_nanousd
+        remedy = self._learn_overrun(admission) if is_over else None
+        self.telemetry.late(admission, extra_nanousd=extra_nanousd, remedy=remedy)
 
     def unusable_report(self, admission: Admission, problem: str) -> None:
         """A report had no usable number."""
@@ -397,16 +400,13 @@ class Guard:
             self.limiter.give_back(attempt.ticket)
             attempt.ticket = None
 
-    def _learn_overrun(self, admission: Admission, over_nanousd: int) -> None:
-        """A call above its ceiling: reserve at least as much for every later one, and say what to change."""
-        charge = admission.charge
-        assert charge is not None, "only an ended admission can be over"
-        self.seen_nanousd = max(self.seen_nanousd, charge.total_nanousd)
+    def _learn_overrun(self, admission: Admission) -> str:
+        """A request above its ceiling: reserve at least as much for every later one. What to change, for the log."""
+        self.seen_nanousd = max(self.seen_nanousd, admission.charged_nanousd)
         usage = admission.usage
-        remedy = "raise CALLS_PER_REQUEST, EXTRA_INPUT_BYTES or EXTRA_USD"
         if usage is not None and (usage.output_tokens or 0) > self.tariff.max_output_tokens:
-            remedy = "send MAX_OUTPUT_TOKENS to the provider as the output cap, or raise it"
-        self.telemetry.overrun(admission, over_nanousd=over_nanousd, remedy=remedy)
+            return "send MAX_OUTPUT_TOKENS to the provider as the output cap, or raise it"
+        return "raise CALLS_PER_REQUEST, EXTRA_INPUT_BYTES or EXTRA_USD"
 
     def _new_id(self) -> str:
         """Time-ordered and unique: nanoseconds, then 64 random bits."""

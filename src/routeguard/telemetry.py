@@ -175,13 +175,14 @@ class Telemetry:
             extra=self._fields("overrun", admission),
         )
 
-    def late(self, admission: Admission, *, extra_nanousd: int) -> None:
+    def late(self, admission: Admission, *, extra_nanousd: int, remedy: str | None) -> None:
         self._client(admission.client).spend_nanousd += extra_nanousd
         for listener in self.listeners:
             listener.charged_above(admission, extra_nanousd, late=True)
         logger.warning(
-            "overrun: a report after the ending raised the bill by %s USD",
+            "overrun: a report after the ending raised the bill by %s USD%s",
             format_usd(extra_nanousd),
+            "" if remedy is None else f", and above what was reserved; {remedy}",
             extra=self._fields("overrun", admission),
         )
 
