@@ -73,6 +73,23 @@ async def test_what_is_reported_to_the_innermost_guard_is_charged_by_all() -> No
     assert await ending(inner) == await ending(middle) == await ending(outer) == late
 
 
+async def test_a_call_that_nobody_reported_to_the_innermost_guard_is_kept_by_all() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scope["routeguard"].begin("0.02")
+        scope["routeguard"].begin("0.03").report(cost_usd="0.01")
+        await stream_app([])(scope, receive, send)
+        scope["routeguard"].report(cost_usd="0.05")
+
+    inner = guarded(app, namespace="inner")
+    middle = guarded(inner, namespace="middle")
+    outer = guarded(middle, calls_per_request=2)
+
+    await Client().call(outer)
+
+    kept = {"settled": "0.04", "kept": "0.02", "overrun": "0.03"}
+    assert await ending(inner) == await ending(middle) == await ending(outer) == kept
+
+
 async def test_calls_on_the_way_to_a_guard_further_in_are_charged_beside_its_own() -> None:
     async def on_the_way(scope: Any, receive: Any, send: Any) -> None:
         routeguard.Admission.begin(scope["routeguard"], max_usd="0.03")

@@ -5,6 +5,8 @@ Rules that live here:
 - Reporting never raises and may come from any thread.
 - The ending happens once; the flag flips before anything is awaited.
 - After the ending nothing moves money back. A bill above the charge is charged as overrun.
+
+Above 400 lines, because all that a request is charged by stands behind one lock.
 """
 
 import threading
@@ -73,7 +75,7 @@ class Watcher(Protocol):
 class Call:
     """One provider call that was begun. Until it is reported it counts at its worst case."""
 
-    __slots__ = ("_admission", "cost_nanousd", "max_nanousd", "metered", "released")
+    __slots__ = ("_admission", "cost_nanousd", "max_nanousd", "metered", "released", "unreported_nanousd")
 
     def __init__(self, admission: "Admission", max_nanousd: int, *, metered: bool = False) -> None:
         self._admission = admission
@@ -81,6 +83,8 @@ class Call:
         self.max_nanousd = max_nanousd
         #: What it cost in nano-USD; None until reported.
         self.cost_nanousd: int | None = None
+        #: What of it is the worst case of calls that nobody reported, where it stands for those of a guard further in.
+        self.unreported_nanousd = 0
         #: The meter reports it, hence nobody else does.
         self.metered = metered
         #: Provably nothing was billed for it; it does not count towards the calls of the request.
@@ -277,7 +281,7 @@ class Admission:
     def has_unreported_calls(self) -> bool:
         """Whether a call was begun that nobody has reported yet."""
         with self._lock:
-            return any(call.cost_nanousd is None for call in self._calls)
+            return any(call.cost_nanousd is None or call.unreported_nanousd for call in self._calls)
 
     def end(self, charge: Charge) -> bool:
         """Take the ending. False when it was taken before; then nothing changes."""
@@ -301,14 +305,16 @@ class Admission:
             return Note(self.path, self.client, self.model, why=why)
         return Note(self.path, self.client, self.model, usage.input_tokens, usage.output_tokens, why)
 
-    def _record(self, call: Call | None, cost_nanousd: int | None, *, inner: bool = False) -> None:
-        """Take in a report. `inner`: the calls of an admission further in, which count as one."""
+    def _record(self, call: Call | None, cost_nanousd: int | None, *, unreported_nanousd: int | None = None) -> None:
+        """Take in a report. With `unreported_nanousd`: the calls of an admission further in, which count as one."""
         with self._lock:
             if call is None:
                 own = (begun for begun in self._calls if begun.cost_nanousd is None and not begun.metered)
                 call = next(own, None)
-            elif inner and call.cost_nanousd is None:
-                self._calls.append(call)
+            elif unreported_nanousd is not None:
+                if call.cost_nanousd is None:
+                    self._calls.append(call)
+                call.unreported_nanousd = unreported_nanousd
             if cost_nanousd is None:
                 if call is None:
                     self._calls.append(Call(self, self._call_ceiling(None)))
@@ -334,7 +340,8 @@ class Admission:
             if bill.any_call and self._told_outer is None:
                 self._told_outer = Call(self.outer, 0, metered=True)
         if self._told_outer is not None:
-            self.outer._record(self._told_outer, bill.total_nanousd, inner=True)  # noqa: SLF001 - its own class
+            unreported = bill.unreported_nanousd
+            self.outer._record(self._told_outer, bill.total_nanousd, unreported_nanousd=unreported)  # noqa: SLF001 - its own class
         elif bill.nothing_sent:
             self.outer.nothing_sent()
 
@@ -385,7 +392,8 @@ class Admission:
             if call.cost_nanousd is None:
                 unreported += call.max_nanousd
             else:
-                reported += call.cost_nanousd
+                unreported += call.unreported_nanousd
+                reported += call.cost_nanousd - call.unreported_nanousd
         any_call = bool(self._calls) or self._reported_any
         return Bill(
             reported, unreported, self._whole_nanousd, any_call, read_nanousd, provider_seen, self._nothing_sent
