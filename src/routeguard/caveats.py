@@ -57,6 +57,13 @@ CAVEATS: Final = (
         "Lower `MAX_STREAM` below the time after which your platform kills; what the guard cuts then is kept.",
     ),
     Caveat(
+        "hypercorn",
+        "hypercorn",
+        "Over HTTP/2 it leaves a stream open whose application raised after the start, as one does that `MAX_STREAM` "
+        "cuts: the client waits for its own timeout.",
+        "Let the proxy in front speak HTTP/2, and hypercorn HTTP/1.1.",
+    ),
+    Caveat(
         "granian",
         "granian",
         "On SIGTERM it abandons what runs after the last byte, and kills streams at `--workers-kill-timeout` "
