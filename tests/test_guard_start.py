@@ -131,7 +131,7 @@ async def test_a_websocket_that_comes_first_does_not_hide_that_the_guard_cannot_
     assert sum("is not a database" in record.message for record in caplog.records) == 2, "the journal's and ours"
 
 
-@table("paths", [5, True, b"/chat", [None], ["/chat", "/a b"], {"/chat": 1}, [], object()])
+@table("paths", [5, True, b"/chat", [None], ["/chat", "/a b"], {"/chat": 1}, [], ...])
 async def test_paths_that_cannot_be_read_fail_the_start_and_refuse_every_request(paths: Any) -> None:
     app = Starlette(routes=[Route("/chat", stream_app, methods=["POST"])])
     app.add_middleware(RouteGuard, paths=paths, price_in=1, price_out=1, environ={})

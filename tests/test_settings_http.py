@@ -65,15 +65,15 @@ def test_a_colon_and_escaped_braces_are_part_of_a_path() -> None:
     ("written", "methods"),
     [
         ("all", None),
-        ("POST", {"POST"}),
-        ("post, put", {"POST", "PUT"}),
-        ("GET", {"GET", "HEAD"}),
-        (["GET", "POST"], {"GET", "HEAD", "POST"}),
-        ("HEAD", {"HEAD"}),
+        ("POST", ["POST"]),
+        ("post, put", ["POST", "PUT"]),
+        ("GET", ["GET", "HEAD"]),
+        (["GET", "POST"], ["GET", "HEAD", "POST"]),
+        ("HEAD", ["HEAD"]),
     ],
 )
-def test_guarded_methods_hold_head_beside_get(written: object, methods: set[str] | None) -> None:
-    assert names.methods(written) == methods
+def test_guarded_methods_hold_head_beside_get(written: object, methods: list[str] | None) -> None:
+    assert names.methods(written) == (None if methods is None else set(methods))
 
 
 @table("written", ["PSOT", "all, GET", "", "GET POST"])
@@ -132,15 +132,15 @@ def test_a_status_path_that_is_no_path_of_its_own_is_refused(written: object) ->
 @table(
     ("written", "fields", "complete"),
     [
-        ("model, tools", {"model", "tools"}, False),
-        ("=messages, stream", {"messages", "stream"}, True),
-        (["=messages", "stream"], {"messages", "stream"}, True),
-        (["=", "messages"], {"messages"}, True),
-        ("reasoning.mode", {"reasoning.mode"}, False),
+        ("model, tools", ["model", "tools"], False),
+        ("=messages, stream", ["messages", "stream"], True),
+        (["=messages", "stream"], ["messages", "stream"], True),
+        (["=", "messages"], ["messages"], True),
+        ("reasoning.mode", ["reasoning.mode"], False),
     ],
 )
 def test_a_leading_equals_sign_makes_the_fields_a_complete_list(
-    written: object, fields: set[str], complete: bool
+    written: object, fields: list[str], complete: bool
 ) -> None:
     assert names.fields(written) == (frozenset(fields), complete)
 
