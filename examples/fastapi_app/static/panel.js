@@ -151,7 +151,8 @@ async function runAttack(button, name, plan) {
   $("plan").textContent = plan;
   button.removeAttribute("aria-busy");
   for (const each of buttons) each.disabled = false;
-  button.focus({ preventScroll: true });
+  // The browser takes the focus from what is disabled; where somebody has gone elsewhere it stays there.
+  if ([document.body, button].includes(document.activeElement)) button.focus({ preventScroll: true });
   while ($("results").children.length > RESULTS) $("results").lastChild.remove();
 }
 
@@ -160,7 +161,8 @@ function resultCard(report, target, seconds) {
     element("span", `${number} × ${answer.replaceAll("_", " ")}`, answer.startsWith("200") ? "passed" : ""),
   );
   const kept = Number(report.kept_usd) ? `, ${usd(report.kept_usd)} kept, since all of it may be billed` : "";
-  const spared = `${report.would_reject} of them would have been refused.`;
+  const requests = Object.values(report.answers).reduce((sum, number) => sum + number, 0);
+  const spared = `${report.would_reject} of ${requests} would have been refused.`;
   return element("li", [
     element("div", [element("b", report.title), element("span", `${seconds.toFixed(1)} s`)], "top"),
     element("div", answers, "chips"),

@@ -25,7 +25,7 @@ h2{font-size:15px;margin:0;flex:1}
 .log p{margin:0;padding:8px 12px;border-radius:14px;max-width:88%;white-space:pre-wrap;overflow-wrap:anywhere;
   border:1px solid var(--line);align-self:flex-start;border-bottom-left-radius:4px}
 .log .mine{background:var(--mine);border-color:transparent;align-self:flex-end;border-radius:14px 14px 4px 14px}
-.log .lost{opacity:.55;border-style:dashed;border-color:currentColor}
+.log .lost{opacity:.8;border-style:dashed;border-color:currentColor}
 .log .notice{border-color:var(--bad);color:var(--bad)}
 .busy:empty::after{content:"•••";letter-spacing:2px;color:var(--soft);animation:pulse 1.2s infinite}
 @keyframes pulse{50%{opacity:.3}}
@@ -36,7 +36,7 @@ h2{font-size:15px;margin:0;flex:1}
 .note{margin:0;padding:0 16px 6px;font-size:13px;color:var(--bad);font-variant-numeric:tabular-nums}
 .note:empty{display:none}
 form{display:flex;gap:8px;padding:10px 12px 12px;border-top:1px solid var(--line)}
-textarea{flex:1;min-width:0;resize:none;font:inherit;font-size:16px;color:inherit;background:none;border:1px solid var(--line);
+textarea{flex:1;min-width:0;resize:none;font:inherit;font-size:16px;color:inherit;background:none;border:1px solid var(--soft);
   border-radius:10px;padding:7px 10px}
 textarea::placeholder{color:var(--soft);opacity:1}
 form button{font:inherit;font-weight:600;min-width:72px;border:0;border-radius:10px;background:var(--accent);color:var(--paper);cursor:pointer}
@@ -134,7 +134,9 @@ class RgChat extends HTMLElement {
     answer.classList.remove("busy");
     this.#running = null;
     this.#refresh();
-    this.$("textarea").focus({ preventScroll: true });
+    // Unless the visitor has gone elsewhere in the meantime.
+    const focused = document.activeElement;
+    if (focused === document.body || this.contains(focused)) this.$("textarea").focus({ preventScroll: true });
   }
 
   /** Puts the words of an event stream into `answer`; throws when it ends before its own end mark. */
