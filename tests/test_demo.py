@@ -4,8 +4,11 @@ import gzip
 import itertools
 import json
 import mimetypes
+import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,13 +22,13 @@ import httpx2
 import pytest
 import uvicorn
 
-from examples.fastapi_app import local_model
+from examples.fastapi_app import attacks, local_model
 from examples.fastapi_app.app import PRICE_IN, PRICE_OUT, STATIC, create_app
 from examples.fastapi_app.attacks import ATTACKS
-from examples.fastapi_app.model import open_model
+from examples.fastapi_app.model import LOG, open_model
 from examples.serving import SCRIPTED_PATH
 from routeguard.testing.scripted import Script, ScriptedProvider
-from tests.sockets.demo import demonstrating
+from tests.sockets.demo import ROOT, demonstrating
 
 TOKEN = "a-token-only-this-test-knows"
 WIDGET_BYTES_MAX = 6_000
@@ -203,6 +206,17 @@ def test_the_observed_route_pays_for_what_the_guarded_one_refuses(demo: Demo) ->
     assert demo.budget()["remaining_usd"] == demo.budget()["limit_usd"]
 
 
+def test_an_observed_route_waits_for_what_a_liar_announced_until_the_liar_leaves(
+    demo: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attacks, "LIE_SECONDS", 0.5)
+
+    report = demo.attack("length", target="observed")
+
+    assert report["answers"]["no answer"] == 1
+    assert sum(report["answers"].values()) == 4
+
+
 def test_no_attack_runs_without_the_token(demo: Demo) -> None:
     answer = demo.client.post("/demo/attack/burst")
 
@@ -301,3 +315,47 @@ def test_the_local_model_reports_its_usage_and_ends_with_the_demo() -> None:
     assert stranger.status_code == 401
     with pytest.raises(httpx2.ConnectError):
         httpx2.get(url, trust_env=False)
+
+
+@pytest.mark.parametrize(
+    ("directive", "said"),
+    [("status=401", "answered 401; is OPENAI_API_KEY the right one?"), ("status=500", "answered 500")],
+)
+def test_whoever_runs_the_demo_reads_what_the_provider_answered(
+    demo: Demo, caplog: pytest.LogCaptureFixture, directive: str, said: str
+) -> None:
+    demo.ask(f"script: {directive}")
+
+    assert [record.message.partition(": ")[2] for record in caplog.records if record.name == LOG.name] == [said]
+
+
+@pytest.mark.parametrize("command", ["examples.fastapi_app", "examples.django_app"])
+def test_a_taken_port_is_refused_before_any_page_is_announced(command: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = started(command, port=str(taken.getsockname()[1]))
+
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "Address already in use" in ended.stderr
+    assert "make demo PORT=" in ended.stderr
+
+
+@pytest.mark.parametrize("port", ["lamp", "-1", "65536", "8e3", "²"])
+def test_a_port_that_is_none_is_refused_in_one_line(port: str) -> None:
+    ended = started("examples.fastapi_app", port=port)
+
+    assert ended.returncode == 1
+    assert ended.stderr == f"PORT is a number from 0 to 65535 and not {port!r}: make demo PORT=8001\n"
+
+
+def started(command: str, *, port: str) -> "subprocess.CompletedProcess[str]":
+    """A demo that is expected to end by itself."""
+    environment = {**os.environ, "PORT": port, "MODEL": "scripted"}
+    return subprocess.run(
+        [sys.executable, "-m", command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )

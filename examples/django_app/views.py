@@ -13,7 +13,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
 from examples.django_app.providers import cast
-from examples.fastapi_app.model import Model
+from examples.fastapi_app.model import Model, log_failure
 
 ROLES = {"user", "assistant"}
 
@@ -66,7 +66,8 @@ async def _answer(model: Model, messages: list[dict[str, str]]) -> AsyncIterator
             answer.raise_for_status()
             async for part in answer.aiter_bytes():
                 yield part
-    except httpx2.HTTPError:
+    except httpx2.HTTPError as failure:
+        log_failure(model, failure)
         # A stream that just stops looks like success to most clients.
         error = {"message": "The answer broke off. Please ask again.", "type": "upstream_error", "code": None}
         yield f"\n\ndata: {json.dumps({'error': error})}\n\n".encode()

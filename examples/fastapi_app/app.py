@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from examples.fastapi_app.attacks import ATTACKS, Target, run_attack
-from examples.fastapi_app.model import Model, scripted
+from examples.fastapi_app.model import Model, log_failure, scripted
 from examples.serving import SCRIPTED_PATH
 from routeguard import RouteGuard
 from routeguard.testing.scripted import DIRECTIVE, ScriptedProvider
@@ -110,7 +110,8 @@ async def _answer(provider: httpx2.AsyncClient, model: Model, chat: Chat) -> Asy
             answer.raise_for_status()
             async for part in answer.aiter_bytes():
                 yield part
-    except httpx2.HTTPError:
+    except httpx2.HTTPError as failure:
+        log_failure(model, failure)
         # A stream that just stops looks like success to most clients.
         error = {"message": "The answer broke off. Please ask again.", "type": "upstream_error", "code": None}
         yield f"\n\ndata: {json.dumps({'error': error})}\n\n".encode()

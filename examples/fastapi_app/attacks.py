@@ -22,6 +22,9 @@ HUGE_OUTPUT_TOKENS = 100_000
 BYTES_PER_TOKEN = 4
 #: A whole attack request may take this long: an unguarded burst waits for a small machine.
 ANSWER_SECONDS = 120
+#: A lie about the length has an unguarded route wait for a body that never comes, as long as the liar likes. The guard
+#: gives up after ten seconds, and one that only observes has noted so by then.
+LIE_SECONDS = 12
 ANSWER_BYTES_MAX = 1_000_000
 #: How long the money may take to stop moving after the last answer.
 SETTLE_SECONDS = 10
@@ -108,12 +111,19 @@ class Attacker:
         body = json.dumps({"messages": [{"role": "user", "content": content}], **(fields or {})}).encode()
         return await self.send([f"Content-Length: {len(body)}", *headers], body)
 
-    async def send(self, headers: Iterable[str], body: bytes, *, leave_after: bytes | None = None) -> str:
+    async def send(
+        self,
+        headers: Iterable[str],
+        body: bytes,
+        *,
+        leave_after: bytes | None = None,
+        patience_seconds: float = ANSWER_SECONDS,
+    ) -> str:
         """Exactly these headers and bytes; `leave_after` closes the connection once the answer holds it."""
         head = [f"POST {self.target.path} HTTP/1.1", f"Host: 127.0.0.1:{self.target.port}", "Connection: close"]
         request = "\r\n".join([*head, "Content-Type: application/json", *headers, "", ""]).encode() + body
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(patience_seconds):
                 answer = await self._exchange(request, leave_after=leave_after)
         except (OSError, TimeoutError):
             return "no answer"
@@ -205,12 +215,13 @@ async def _provider_fails(attacker: Attacker) -> list[str]:
 async def _lie_about_the_length(attacker: Attacker) -> list[str]:
     body = json.dumps({"messages": [{"role": "user", "content": "lamp " * (HUGE_PROMPT_BYTES // 5)}]}).encode()
     chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
-    return [
-        await attacker.send(["Content-Length: 10000000000"], body[:100]),
-        await attacker.send(["Content-Length: 100", "Content-Length: 2000000"], body[:100]),
-        await attacker.send(["Content-Length: 100", "Transfer-Encoding: chunked"], chunked),
-        await attacker.send(["Transfer-Encoding: chunked"], chunked),
+    lies = [
+        (["Content-Length: 10000000000"], body[:100]),
+        (["Content-Length: 100", "Content-Length: 2000000"], body[:100]),
+        (["Content-Length: 100", "Transfer-Encoding: chunked"], chunked),
+        (["Transfer-Encoding: chunked"], chunked),
     ]
+    return [await attacker.send(headers, sent, patience_seconds=LIE_SECONDS) for headers, sent in lies]
 
 
 #: Tokens of the system prompt and a short question.

@@ -1,6 +1,7 @@
 """Which model answers the demo: a provider you name, a small local one, or a scripted one."""
 
 import importlib.util
+import logging
 import secrets
 import selectors
 import subprocess
@@ -10,7 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx2
+
 from examples.fastapi_app import local_model
+
+#: What went wrong with the provider, for whoever runs the demo; the visitor only reads that the answer broke off.
+LOG = logging.getLogger("examples.provider")
 
 #: How long llama.cpp may take to load 98 MB of weights; 0.5 s on two idle cores.
 START_SECONDS = 60
@@ -46,6 +52,16 @@ def open_model(environ: Mapping[str, str], *, scripted_url: str) -> Iterator[Mod
     else:
         with _local() as model:
             yield model or scripted(scripted_url, why="the local model did not start")
+
+
+def log_failure(model: Model, error: httpx2.HTTPError) -> None:
+    """Say why an answer broke off. Not the provider's own words: some repeat part of the key."""
+    if isinstance(error, httpx2.HTTPStatusError):
+        status = error.response.status_code
+        hint = "; is OPENAI_API_KEY the right one?" if status in {401, 403} else ""
+        LOG.warning("%s: answered %d%s", model.base_url, status, hint)
+    else:
+        LOG.warning("%s: %s", model.base_url, type(error).__name__)
 
 
 def scripted(base_url: str, *, why: str) -> Model:
