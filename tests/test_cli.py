@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ def test_check_says_each_setting_with_its_source_and_ends_well(folder: Path) -> 
 
     assert (result.returncode, result.stderr) == (0, "")
     assert ["BUDGET", "5/day", "keyword"] in [line.split() for line in result.stdout.splitlines()]
+    assert ["PATHS", "/api/chat", "keyword"] in [line.split() for line in result.stdout.splitlines()]
     assert ["MAX_BODY", "32kB", "environment"] in [line.split() for line in result.stdout.splitlines()]
     assert "routeguard: /api/chat · $5.00/day" in result.stdout
 
@@ -78,12 +80,43 @@ def test_check_of_an_application_without_a_guard_fails(folder: Path, target: str
     assert says in result.stderr
 
 
-@pytest.mark.parametrize("command", ["status", "pause", "resume"])
-def test_steering_a_memory_ledger_from_outside_names_the_way_out(folder: Path, command: str) -> None:
-    result = run(command, "shop:app", cwd=folder)
+@pytest.mark.parametrize(
+    ("command", "way_out"),
+    [
+        ("status", "Use GET /_routeguard/status with ADMIN_TOKEN, or share the ledger"),
+        ("pause", "Use POST /_routeguard/pause with ADMIN_TOKEN, or share the ledger"),
+        ("resume", "Use POST /_routeguard/resume with ADMIN_TOKEN, or share the ledger"),
+        ("ledger verify", "reach it. Share the ledger"),
+        ("ledger adjust --budget day --usd 1 --reason invoice", "reach it. Share the ledger"),
+    ],
+)
+def test_a_memory_ledger_asked_from_outside_names_the_way_out(folder: Path, command: str, way_out: str) -> None:
+    result = run(*command.split(), "shop:app", cwd=folder)
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert f"{way_out} with LEDGER=sqlite:///routeguard.db" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "prove", "pause", "ledger verify"])
+def test_a_command_that_finds_no_settings_says_that_an_application_can_be_named(folder: Path, command: str) -> None:
+    result = run(*command.split(), cwd=folder)
 
     assert result.returncode == 2
-    assert "sqlite://" in result.stderr
+    assert "ROUTEGUARD_PATHS is not set" in result.stderr
+    assert "name the application" in result.stderr
+
+
+def test_settings_of_the_environment_that_are_wrong_need_no_application(folder: Path) -> None:
+    result = run("check", cwd=folder, ROUTEGUARD_PATHS="/chat")
+
+    assert result.returncode == 2
+    assert "name the application" not in result.stderr
+
+
+def test_the_version_is_that_of_the_package(folder: Path) -> None:
+    result = run("--version", cwd=folder)
+
+    assert (result.returncode, result.stdout) == (0, f"routeguard {version('routeguard')}\n")
 
 
 def test_what_an_application_prints_while_it_is_imported_is_not_in_the_json(folder: Path) -> None:

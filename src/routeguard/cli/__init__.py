@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+from routeguard import __version__
 from routeguard.cli import bookkeeping
 
 EXIT_ERRORS = 2
@@ -57,6 +58,9 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="routeguard", description="Caps what a public AI route can cost.")
+    parser.add_argument(
+        "--version", action="version", help="say which routeguard this is", version=f"routeguard {__version__}"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser(
         "check",
@@ -78,8 +82,16 @@ def _parser() -> argparse.ArgumentParser:
     prove.add_argument("--json", action="store_true", help="print JSON")
     prove.add_argument("--seed", type=int, default=None, help="play in the same order again")
     commands.add_parser("demo", help="serve the demo of a checkout")
-    for name in ("status", "pause", "resume"):
-        steered = commands.add_parser(name, help=f"{name} a running guard through its ledger")
+    for name, does in (
+        ("status", "show the budgets and streams of a running guard"),
+        ("pause", "have every guard that shares the ledger refuse"),
+        ("resume", "end the pause"),
+    ):
+        steered = commands.add_parser(
+            name,
+            help=does,
+            epilog="Needs a ledger that processes share (sqlite://, redis://). Exit codes: 0 done, 2 not done.",
+        )
         steered.add_argument("app", nargs="?", metavar="module:app", help="the application with the guard")
     bookkeeping.add_commands(commands.add_parser("ledger", help="verify, adjust and export what was charged"))
     return parser

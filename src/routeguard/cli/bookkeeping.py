@@ -46,9 +46,17 @@ TEXTS: Final = frozenset({"id", "path", "client", "model", "why", "reason"})
 def add_commands(parser: argparse.ArgumentParser) -> None:
     """The commands below `routeguard ledger`."""
     commands = parser.add_subparsers(dest="action", required=True)
-    verify = commands.add_parser("verify", help="compare counters, reservations and journal")
+    verify = commands.add_parser(
+        "verify",
+        help="compare counters, reservations and journal",
+        epilog="Exit codes: 0 all are equal, 1 something differs, 2 it could not look. Changes nothing.",
+    )
     verify.add_argument("--json", action="store_true", help="print JSON")
-    adjust = commands.add_parser("adjust", help="change by hand what is charged, with a reason")
+    adjust = commands.add_parser(
+        "adjust",
+        help="change by hand what is charged, with a reason",
+        epilog="Either --budget with --usd, or --reservation with --settled-usd. Exit codes: 0 done, 2 not done.",
+    )
     adjust.add_argument("--budget", help="day, month, …: the budget whose current window is changed")
     adjust.add_argument("--client", default="", metavar="HASH", help="the share of one client, by its keyed hash")
     adjust.add_argument("--usd", help="what is added; negative takes away")
@@ -56,9 +64,17 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     adjust.add_argument("--settled-usd", metavar="USD", help="what the orphaned reservation cost")
     adjust.add_argument("--reason", required=True, help="why; it stands in the journal")
     adjust.add_argument("--id", default="", help="to repeat an adjustment of which nobody knows whether it was done")
-    export = commands.add_parser("export", help="print the rows of the journal")
-    export.add_argument("--format", choices=("csv", "json"), default="csv")
-    export.add_argument("--since", type=_moment_ns, default=0, metavar="TIME", help="2026-11-30, or with a time")
+    export = commands.add_parser(
+        "export", help="print the rows of the journal", epilog="Exit codes: 0 printed, 2 it could not be read."
+    )
+    export.add_argument("--format", choices=("csv", "json"), default="csv", help="csv unless told otherwise")
+    export.add_argument(
+        "--since",
+        type=_moment_ns,
+        default=0,
+        metavar="TIME",
+        help="the first moment, in UTC: 2026-11-30 or 2026-11-30T12:00:00Z",
+    )
     for command in (verify, adjust, export):
         command.add_argument("app", nargs="?", metavar="module:app", help="the application with the guard")
 
@@ -74,7 +90,7 @@ def keep_books(chosen: argparse.Namespace) -> int:
     logging.getLogger("routeguard").addHandler(logging.NullHandler())
     try:
         # The rows of a process's memory are in the journal as well, and that can be read.
-        problem = None if chosen.action == "export" else unreachable(settings)
+        problem = None if chosen.action == "export" else unreachable(settings, chosen.action)
         if problem is not None:
             raise _Unusable(problem)
         if chosen.action == "export":

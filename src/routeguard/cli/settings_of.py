@@ -20,6 +20,17 @@ class NoGuard(Exception):
     """The application cannot be looked into."""
 
 
+class _Unnamed(ConfigError):
+    """Nothing in the environment says what is guarded: usually the application does, and nobody named it."""
+
+    def __str__(self) -> str:
+        return (
+            f"{super().__str__()}\n"
+            "These are the settings of the environment; name the application to take those of its guard, "
+            "for example shop:app"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """What a command is about."""
@@ -39,7 +50,12 @@ def target(app: str | None) -> Target:
     from routeguard.config import Settings
 
     if app is None:
-        return Target(Settings())
+        try:
+            return Target(Settings())
+        except ConfigError as error:
+            if os.environ.get("ROUTEGUARD_PATHS", "").strip():
+                raise
+            raise _Unnamed(error.problems) from None
     imported = _imported(app)
     settings = next(_settings_in(imported), None)
     if settings is None and isfunction(imported) and not iscoroutinefunction(imported):

@@ -29,7 +29,7 @@ def steer(command: str, app: str | None) -> int:
     except (ConfigError, NoGuard) as error:
         print(error, file=sys.stderr)
         return EXIT_ERRORS
-    problem = unreachable(settings)
+    problem = unreachable(settings, command)
     if problem is not None:
         print(f"routeguard {command}: {problem}", file=sys.stderr)
         return EXIT_ERRORS
@@ -48,16 +48,17 @@ def steer(command: str, app: str | None) -> int:
     return EXIT_FINE
 
 
-def unreachable(settings: "Settings") -> str | None:
-    """Why no other process can reach the ledger of these settings; None when one can."""
+def unreachable(settings: "Settings", command: str) -> str | None:
+    """Why no other process can reach the ledger of these settings, and what `command` can do; None when one can."""
     from routeguard.ledgers import ledger_kind, sqlite_file
 
     kind = ledger_kind(settings.ledger)
     if kind == "memory":
+        asked = {"status": "GET", "pause": "POST", "resume": "POST"}.get(command)
+        of_itself = f"Use {asked} {settings.status_path}/{command} with ADMIN_TOKEN, or share" if asked else "Share"
         return (
             "a memory:// ledger belongs to the process that serves; no other can reach it. "
-            f"Use POST {settings.status_path}/pause with ADMIN_TOKEN, or share the ledger with "
-            "LEDGER=sqlite:///routeguard.db"
+            f"{of_itself} the ledger with LEDGER=sqlite:///routeguard.db"
         )
     if kind == "sqlite":
         path, _ = sqlite_file(settings.ledger)

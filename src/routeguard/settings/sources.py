@@ -115,7 +115,10 @@ class Values:
             return row.default
         if row.secret:
             return "***"
-        return found.value if isinstance(found.value, str) else _clipped(found.value)
+        value = found.value
+        if isinstance(value, list | tuple) and all(isinstance(entry, str) for entry in value):
+            return ", ".join(value)
+        return value if isinstance(value, str) else _clipped(value)
 
     def is_off(self) -> bool:
         """Whether the guard is switched off, so that nothing else has to be complete."""
