@@ -215,13 +215,13 @@ async def _provider_fails(attacker: Attacker) -> list[str]:
 async def _lie_about_the_length(attacker: Attacker) -> list[str]:
     body = json.dumps({"messages": [{"role": "user", "content": "lamp " * (HUGE_PROMPT_BYTES // 5)}]}).encode()
     chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
-    lies = [
-        (["Content-Length: 10000000000"], body[:100]),
-        (["Content-Length: 100", "Content-Length: 2000000"], body[:100]),
-        (["Content-Length: 100", "Transfer-Encoding: chunked"], chunked),
-        (["Transfer-Encoding: chunked"], chunked),
+    return [
+        # Only this one has a route wait for the rest.
+        await attacker.send(["Content-Length: 10000000000"], body[:100], patience_seconds=LIE_SECONDS),
+        await attacker.send(["Content-Length: 100", "Content-Length: 2000000"], body[:100]),
+        await attacker.send(["Content-Length: 100", "Transfer-Encoding: chunked"], chunked),
+        await attacker.send(["Transfer-Encoding: chunked"], chunked),
     ]
-    return [await attacker.send(headers, sent, patience_seconds=LIE_SECONDS) for headers, sent in lies]
 
 
 #: Tokens of the system prompt and a short question.
