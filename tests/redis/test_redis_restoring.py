@@ -50,6 +50,16 @@ def test_what_was_seen_of_an_account_stays_the_most_it_held_beside_a_smaller_res
     assert (known.parts.settled, known.highest_nanousd) == (90, 97)
 
 
+@pytest.mark.parametrize("name", ["@1796055950066642.0", "", "day|UTC|0", "day|UTC|0|soon|a"])
+def test_what_a_journal_says_of_no_account_keeps_nobody_from_raising_the_others(name: str) -> None:
+    """A version before this one wrote the first of them beside the accounts of an orphan."""
+    journaled = {name: Sums(orphaned=5), EVERYBODY: Sums(settled=7)}
+
+    accounts, _ = entries(Knowledge(clients_max=10), journaled, [], calendar())
+
+    assert [(field, known.parts.settled) for field, known, _ in accounts] == [(EVERYBODY, 7)]
+
+
 def calendar() -> Calendar:
     """Of a process that was asked today for the day of everybody, that of clients, and for the total."""
     found = Calendar()

@@ -168,6 +168,12 @@ def _learn_more(known: Known, parts: Parts, now_us: int, adjusts: int) -> bool:
     return is_whole
 
 
+def is_account(name: str) -> bool:
+    """Whether a name is that of an account, so that `split` can read it."""
+    parts = name.split("|", 4)
+    return len(parts) == 5 and parts[3].isdecimal()
+
+
 def split(name: str) -> tuple[str, int, str]:
     """Counter, start of the window, and kind of an account, from its field."""
     label, zone, per_client, start, kind = name.split("|", 4)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from routeguard.ledgers.redis.keyspace import Keyspace
-from routeguard.ledgers.redis.knowledge import Knowledge, Known, split
+from routeguard.ledgers.redis.knowledge import Knowledge, Known, is_account, split
 from routeguard.ledgers.redis.reply import Parts
 from routeguard.ledgers.redis.store_clock import Calendar
 from routeguard.policy import Reservation
@@ -46,6 +46,9 @@ def entries(
     found = {(counter, start, kind): known for counter, start, kind, known in knowledge.highest()}
     windows = calendar.newest() | {(counter, start) for counter, start, _ in found}
     for name, sums in journaled.items():
+        # A row of another version may name what is no account; that must not keep the others from being raised.
+        if not is_account(name):
+            continue
         counter, start, kind = split(name)
         if (counter, start) in windows:
             found[counter, start, kind] = _raised(found.get((counter, start, kind)), sums)
