@@ -38,6 +38,8 @@ class Statement:
     recorded: dict[str, Sums]
     #: Records that wait for the journal.
     unwritten: tuple[Record, ...]
+    #: A window that had ended by this second has left the ledger, or may have; None: windows of everybody stay.
+    forgotten_until: int | None = None
 
 
 @runtime_checkable

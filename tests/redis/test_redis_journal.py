@@ -22,6 +22,7 @@ from tests.redis.server import RedisServer
 from tests.sqlite.files import close_all
 
 MINE = Budget("total", Window("total", ZoneInfo("UTC")), 1000 * CALL, per_client=True)
+DAY = Budget("day", Window("day", ZoneInfo("UTC")), 1000 * CALL)
 #: A lease that is over as soon as somebody looks.
 MOMENT = Parallel(1000, lease_ns=1)
 
@@ -136,6 +137,32 @@ async def test_a_store_that_forgot_is_raised_to_what_the_journal_knows(
 
     counted = (await living.statement()).counted
     assert counted["total|UTC|1|0|c|a"].kept == CALL
+
+
+async def test_a_day_that_has_left_the_store_is_no_difference_and_one_that_was_lost_is(
+    own_server: RedisServer, path: Path
+) -> None:
+    """The accounts of a past window go two days after it; the journal keeps its rows."""
+    clock, journal, namespace = FakeClock(), journal_at(path), fresh_namespace()
+    ledger = RedisLedger(own_server.url, namespace=namespace, timing=QUICK, test_clock=clock)
+    ledger.journal = journal
+    problems = []
+
+    for day in range(5):
+        await settle(ledger, await reserve(ledger, f"{day}", budget=DAY), 7)
+        await _until_written(ledger, journal)
+        problems.append([line.problems for line in await _lines(ledger, path) if line.problems])
+        clock.advance(86_400)
+    counted = (await ledger.statement()).counted
+    own_server.command("HDEL", f"{{rg:{namespace}}}:ledger", max(counted))
+    lost = [line for line in await _lines(ledger, path) if line.problems]
+    await ledger.aclose()
+
+    assert problems == [[], [], [], [], []]
+    assert len(counted) == 3
+    assert [(line.counter, line.problems) for line in lost] == [
+        (max(counted), ("settled: the counter has 0 USD, the journal 0.000000007 USD",))
+    ]
 
 
 async def test_an_orphan_is_ended_by_its_bill_once(opens: Opens, redis_url: str, path: Path) -> None:

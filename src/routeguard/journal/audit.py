@@ -2,13 +2,17 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Final, get_args
+from zoneinfo import ZoneInfo
 
 from routeguard.auditing import Statement
 from routeguard.journal.reading import Standing
 from routeguard.money import format_usd
+from routeguard.policy import Window, WindowUnit
 from routeguard.records import Record, Sums
 
 NOTHING = Sums()
+_UNITS: Final[dict[str, WindowUnit]] = {unit: unit for unit in get_args(WindowUnit)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,8 @@ def compare(statement: Statement, standing: Standing | None, damaged: Collection
     """A line for each counter the ledger has, or should have for what is written of it.
 
     The journal says nothing of open money, and the reservations nothing of what has ended: those leave the ledger
-    after a while. A client's counter leaves it with its window; then the journal alone remembers.
+    after a while. A client's counter leaves it with its window, and some ledgers forget that of everybody some time
+    after; then the journal alone remembers.
 
     Args:
         statement: What the ledger says.
@@ -38,7 +43,8 @@ def compare(statement: Statement, standing: Standing | None, damaged: Collection
     """
     counters = {*statement.counted, *statement.recorded}
     if standing is not None:
-        counters |= {name for name in (*standing.sums, *damaged) if name.endswith("|a")}
+        counters |= {name for name in standing.sums if _is_kept(name, statement.forgotten_until)}
+        counters |= {name for name in damaged if name.endswith("|a")}
     waiting = _added_up(standing.missing) if standing is not None else {}
     lines = []
     for counter in sorted(counters):
@@ -51,6 +57,23 @@ def compare(statement: Statement, standing: Standing | None, damaged: Collection
             problems.append("the rows of the journal do not add up to the sums beside them: it was changed by hand")
         lines.append(Line(counter, counted, recorded, journaled, tuple(problems)))
     return lines
+
+
+def _is_kept(counter: str, forgotten_until: int | None) -> bool:
+    """Whether a ledger has to have this counter because the journal has rows of it."""
+    if not counter.endswith("|a"):
+        return False
+    end = None if forgotten_until is None else _end_of_window(counter)
+    return end is None or forgotten_until is None or end > forgotten_until
+
+
+def _end_of_window(counter: str) -> int | None:
+    """The second at which the window of a counter ends; None for never, and where its name does not tell."""
+    unit, zone, _, start, _ = counter.split("|", 4)
+    try:
+        return Window(_UNITS[unit], ZoneInfo(zone)).span(int(start)).end
+    except (KeyError, ValueError):  # rows of another version, or of a host that knows more zones
+        return None
 
 
 def _problems(counted: Sums, recorded: Sums, journaled: Sums | None) -> list[str]:

@@ -8,6 +8,8 @@ from routeguard.ledgers.redis.store_clock import Calendar
 from routeguard.ledgers.redis.written import parse_record, split_records
 from routeguard.records import Note, Sums
 
+#: How long after its window the account of everybody stays; see `PAST_KEPT` in `common.lua`.
+PAST_KEPT_SECONDS = 2 * 86_400
 ONLY_ORPHANS = "only what is orphaned can be ended by hand"
 #: What `adjust.lua` says, as a sentence.
 REFUSALS = {
@@ -46,4 +48,5 @@ def read_statement(reply: Reply, ledger: str) -> Statement:
     for line in reply.second.splitlines():
         field, opened, orphaned = line.split(" ")
         recorded[field] = Sums(orphaned=int(orphaned), open=int(opened))
-    return Statement(ledger, counted, recorded, tuple(map(parse_record, split_records(reply.first))))
+    unwritten = tuple(map(parse_record, split_records(reply.first)))
+    return Statement(ledger, counted, recorded, unwritten, reply.wall_seconds - PAST_KEPT_SECONDS)
