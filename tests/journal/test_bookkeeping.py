@@ -267,6 +267,9 @@ def test_an_orphan_is_ended_by_its_bill(shop: Shop, capsys: pytest.CaptureFixtur
         (["--budget", "day", "--client", "stranger", "--usd", "1"], "nothing was ever charged"),
         (["--budget", "day", "--usd", "1", "--reason", "two\nlines"], "characters that can be printed"),
         (["--budget", "day", "--usd", "1", "--reason", " "], "characters that can be printed"),
+        (["--budget", "day", "--usd", "1", "--id", "two words"], "without spaces"),
+        (["--budget", "day", "--usd", "1", "--id", "two\nlines"], "without spaces"),
+        (["--budget", "day", "--usd", "1", "--id", "x" * 101], "1 to 100"),
     ],
 )
 def test_an_adjustment_that_cannot_be_changes_nothing(

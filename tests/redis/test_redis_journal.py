@@ -165,6 +165,25 @@ async def test_a_day_that_has_left_the_store_is_no_difference_and_one_that_was_l
     ]
 
 
+async def test_a_record_that_this_version_cannot_read_stops_nobody_and_stays(
+    opens: Opens, own_server: RedisServer, path: Path
+) -> None:
+    """It is for the process that wrote it, in a deploy that is under way; every look used to end at it."""
+    namespace, journal = fresh_namespace(), journal_at(path)
+    ledger = _journaled(opens(own_server.url, namespace=namespace, timing=QUICK), journal)
+    await settle(ledger, await reserve(ledger, "1"), 7)
+    strange = "some later event in words\n-\n-"
+    own_server.command("ZADD", f"{{rg:{namespace}}}:unwritten", "1", strange)
+
+    await ledger.in_flight()
+    await until_idle(journal)
+    statement = await ledger.statement()
+
+    assert [record.id for record in statement.unwritten if record.id != "1"] == []
+    assert own_server.command("ZSCORE", f"{{rg:{namespace}}}:unwritten", strange) is not None
+    assert select(path, "SELECT id FROM journal") == [("1",)]
+
+
 async def test_an_orphan_is_ended_by_its_bill_once(opens: Opens, redis_url: str, path: Path) -> None:
     journal = journal_at(path)
     ledger = _journaled(opens(redis_url, timing=QUICK), journal)

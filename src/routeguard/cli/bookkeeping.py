@@ -5,6 +5,7 @@ import csv
 import json
 import logging
 import os
+import re
 import secrets
 import sys
 import time
@@ -37,6 +38,7 @@ EXIT_EQUAL, EXIT_DIFFERENT, EXIT_FAILED = 0, 1, 2
 #: Times the counters and the journal are read again because something ended in between.
 TRIES_MAX: Final = 20
 REASON_CHARS_MAX: Final = 500
+ID_CHARS_MAX: Final = 100
 PARTS: Final = ("settled", "kept", "orphaned", "overrun", "open")
 #: What makes a spreadsheet take a text for a formula (https://owasp.org/www-community/attacks/CSV_Injection).
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
@@ -183,6 +185,8 @@ def _adjustment(chosen: argparse.Namespace, settings: "Settings") -> Adjustment:
     reason = chosen.reason.strip()
     if not reason or not reason.isprintable() or len(reason) > REASON_CHARS_MAX:
         raise _Unusable(f"--reason is a line of 1 to {REASON_CHARS_MAX} characters that can be printed")
+    if chosen.id and (len(chosen.id) > ID_CHARS_MAX or not re.fullmatch(r"[!-~]+", chosen.id)):
+        raise _Unusable(f"--id is a word of 1 to {ID_CHARS_MAX} ASCII characters, without spaces")
     if chosen.reservation is not None:
         if chosen.settled_usd is None or chosen.budget is not None or chosen.usd is not None:
             raise _Unusable("--reservation goes with --settled-usd, and not with --budget or --usd")

@@ -5,7 +5,7 @@ import json
 from routeguard.auditing import Adjustment, Statement
 from routeguard.ledgers.redis.reply import Reply
 from routeguard.ledgers.redis.store_clock import Calendar
-from routeguard.ledgers.redis.written import parse_record, split_records
+from routeguard.ledgers.redis.written import readable, split_records
 from routeguard.records import Note, Sums
 
 #: How long after its window the account of everybody stays; see `PAST_KEPT` in `common.lua`.
@@ -48,5 +48,5 @@ def read_statement(reply: Reply, ledger: str) -> Statement:
     for line in reply.second.splitlines():
         field, opened, orphaned = line.split(" ")
         recorded[field] = Sums(orphaned=int(orphaned), open=int(opened))
-    unwritten = tuple(map(parse_record, split_records(reply.first)))
+    unwritten = tuple([record for _, record in readable(split_records(reply.first))])
     return Statement(ledger, counted, recorded, unwritten, reply.wall_seconds - PAST_KEPT_SECONDS)

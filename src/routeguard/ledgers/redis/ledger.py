@@ -271,6 +271,7 @@ class RedisLedger:
 
     async def adjust(self, adjustment: Adjustment) -> Record:
         """Change what is charged by hand; see `records.AuditedLedger`."""
+        assert adjustment.id.split() == [adjustment.id], "an id is a word"
         store, keys = self._store, list(self._keyspace.common)
 
         def build() -> tuple[list[str], list[str]]:

@@ -1,7 +1,7 @@
 """Records as the scripts write them down, and their way to the journal."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from routeguard.policy import LedgerUnavailable
 from routeguard.records import NO_NOTE, Event, Journal, Note, Record, Sums, ledger_name
@@ -40,6 +40,18 @@ def parse_record(text: str) -> Record:
     )
 
 
+def readable(texts: Iterable[str]) -> Iterator[tuple[str, Record]]:
+    """Each of these records with its text. What another version wrote stays in the store, for who can read it."""
+    unknown = 0
+    for text in texts:
+        try:
+            yield text, parse_record(text)
+        except ValueError:
+            unknown += 1
+    if unknown:
+        logger.error("ledger_error: %d records in the store cannot be read by this version of routeguard", unknown)
+
+
 def _event(word: str) -> Event:
     events: tuple[Event, ...] = ("settle", "keep", "release", "late", "orphan", "adjust", "opening")
     for event in events:
@@ -62,8 +74,7 @@ class HandOver:
         if self.journal is None:
             return
         records = []
-        for text in texts:
-            record = parse_record(text)
+        for text, record in readable(texts):
             self._texts[record.id, record.event] = text
             records.append(record)
         if records:
