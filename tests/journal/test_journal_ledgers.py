@@ -153,6 +153,22 @@ async def test_a_journal_that_is_new_to_a_ledger_begins_with_what_is_charged(pat
     assert [line.problems for line in await _lines(ledger, path)] == [()]
 
 
+async def test_an_adjustment_after_midnight_does_not_change_the_day_that_is_over(path: Path, clock: FakeClock) -> None:
+    """Nothing was charged in the new window yet, whatever the last one holds."""
+    ledger = _ledger("sqlite", path, clock, journal_at(path))
+    held = await admitted(ledger, "1", [DAY])
+    await ledger.settle(held, state="settled", settled_nanousd=5, kept_nanousd=0)
+    clock.advance(86_400)
+
+    for amount in (7, -5):
+        with pytest.raises(AdjustmentRefused, match="nothing was ever charged"):
+            await ledger.adjust(Adjustment(f"adjust{amount}", "the invoice of today", amount, DAY))
+
+    counted = (await ledger.statement()).counted
+    await ledger.aclose()
+    assert [found.settled for found in counted.values()] == [5]
+
+
 async def test_an_adjustment_is_one_row_however_often_it_is_asked_for(path: Path, clock: FakeClock) -> None:
     journal = journal_at(path)
     ledger = _ledger("sqlite", path, clock, journal)

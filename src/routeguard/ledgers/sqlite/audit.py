@@ -6,6 +6,7 @@ import sqlite3
 from routeguard.auditing import Adjustment, AdjustmentRefused, Statement
 from routeguard.ledgers.sqlite.counters import Counters, Debit
 from routeguard.ledgers.sqlite.unwritten import Unwritten
+from routeguard.policy import NANOSECONDS
 from routeguard.records import Note, Record, Sums
 
 
@@ -45,7 +46,7 @@ class Audit:
         known = self._done_before(db, adjustment)
         if known is not None:
             return known
-        debit, sums = self._find(db, adjustment)
+        debit, sums = self._find(db, adjustment, wall_seconds=wall_ns // NANOSECONDS)
         change = lowered(sums, -adjustment.nanousd) if adjustment.nanousd < 0 else Sums(adjustment.nanousd)
         db.execute(
             "UPDATE counters SET settled = settled + ?, kept = kept + ? "
@@ -99,14 +100,16 @@ class Audit:
         wall_ns, counter, settled, kept = row
         return Record(adjustment.id, "adjust", wall_ns, (counter,), 0, settled, kept)
 
-    def _find(self, db: sqlite3.Connection, adjustment: Adjustment) -> tuple[Debit, Sums]:
+    def _find(self, db: sqlite3.Connection, adjustment: Adjustment, *, wall_seconds: int) -> tuple[Debit, Sums]:
+        """The counter of the current window: the newest that was debited, unless that is over."""
         assert adjustment.budget is not None, "an orphan is settled instead"
         unit, zone, per_client = adjustment.budget.counter
         row = db.execute(
             "SELECT c.budget, c.starts, c.partition, c.settled, c.kept, c.orphaned, c.overrun, c.open "
             "FROM counters c JOIN budgets b ON b.id = c.budget AND b.starts = c.starts "
-            "WHERE b.namespace = ? AND b.unit = ? AND b.zone = ? AND b.per_client = ? AND c.partition = ?",
-            (self._namespace, unit, zone, per_client, adjustment.client),
+            "WHERE b.namespace = ? AND b.unit = ? AND b.zone = ? AND b.per_client = ? AND c.partition = ? "
+            "AND (b.ends IS NULL OR b.ends > ?)",
+            (self._namespace, unit, zone, per_client, adjustment.client, wall_seconds),
         ).fetchone()
         if row is None:
             raise AdjustmentRefused("nothing was ever charged to this counter, so there is nothing to adjust")
