@@ -18,8 +18,9 @@ APP ?= fastapi
 demo: .venv/$(if $(filter django,$(APP)),dev,demo).installed .venv/model.installed
 	@$(BIN)/python -m examples.$(APP)_app
 
+# On up to four cores: real servers and killed processes are most of what the tests wait for.
 test: .venv/dev.installed
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 check: .venv/dev.installed
 	@$(BIN)/ruff format --check --quiet
