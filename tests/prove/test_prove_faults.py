@@ -40,16 +40,15 @@ FAULTS = [
     ),
     fault(
         "a call is never charged above its ceiling",
-        ENDING,
-        "    known = _known_charge(bill)\n    if failure",
-        "    known = _known_charge(bill)\n    if known and known.total_nanousd > ceiling_nanousd:\n"
-        '        known = Charge("settled", ceiling_nanousd, 0, "reported")\n    if failure',
+        "admitted.py",
+        "return Bill(\n            reported,",
+        "return Bill(\n            min(reported, self.ceiling_nanousd),",
         "overrun",
     ),
     fault(
         "an overrun teaches nothing",
         GUARD,
-        "self.seen_nanousd = max(self.seen_nanousd, charge.total_nanousd)",
+        "self.seen_nanousd = max(self.seen_nanousd, admission.charged_nanousd)",
         "self.seen_nanousd = 0",
         "overrun",
     ),
