@@ -38,16 +38,20 @@ def test_the_accounts_of_a_reservation_are_raised_to_hold_it_also_where_nobody_h
     assert latest == 0
 
 
-def test_what_was_seen_of_an_account_stays_the_most_it_held_beside_a_smaller_reservation() -> None:
+@pytest.mark.parametrize(("held_nanousd", "highest_nanousd"), [(7, 97), (200, 200)])
+def test_what_was_seen_of_an_account_stays_and_is_raised_by_a_larger_reservation_alone(
+    held_nanousd: int, highest_nanousd: int
+) -> None:
     asked, ever = Calendar(), Budget("total", Window("total", ZoneInfo("UTC")), 100)
     asked.windows(ever, 1000)
     knowledge = Knowledge(clients_max=10)
     seen = Account("total|UTC|0|0|a", Parts(settled=90, open=7), None)
     knowledge.learn(Reply("ok", "", 10, 1000, (), 0, "", "", (seen,)))
+    held = RedisReservation("1", held_nanousd, fields=("total|UTC|0|0|a",))
 
-    ((_, known, _),), _ = entries(knowledge, {}, [RedisReservation("1", 7, fields=("total|UTC|0|0|a",))], asked)
+    ((_, known, _),), _ = entries(knowledge, {}, [held], asked)
 
-    assert (known.parts.settled, known.highest_nanousd) == (90, 97)
+    assert (known.parts.settled, known.highest_nanousd) == (90, highest_nanousd)
 
 
 @pytest.mark.parametrize("name", ["@1796055950066642.0", "", "day|UTC|0", "day|UTC|0|soon|a"])
