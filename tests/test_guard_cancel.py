@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.driver import CancelAt, Client, chat_chunks, stream_app
-from tests.guarding import guarded, in_flight, parts
+from tests.driver import CancelAt, Client, Message, chat_chunks, stream_app
+from tests.guarding import ending, guarded, in_flight, parts
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 100, "total_tokens": 110}
 
@@ -62,3 +62,68 @@ async def test_a_send_that_fails_at_any_message_ends_the_admission_once(error: B
         is_last = number == len(chunks) + 1
         assert (found["settled"], found["kept"]) == (("0.01", "0") if is_last else ("0", "0.1")), f"send {number}"
         assert (found["open"], await in_flight(guard)) == ("0", 0), f"send {number}"
+
+
+@pytest.mark.parametrize(
+    ("reports", "left", "found"),
+    [
+        (True, True, {"settled": "0.01"}),
+        (False, True, {"kept": "0.1"}),
+        (True, False, {"kept": "0.1"}),
+    ],
+)
+async def test_a_cancel_is_a_failure_unless_the_client_has_left_after_the_last_report(
+    reports: bool, left: bool, found: dict[str, str]
+) -> None:
+    """gunicorn's worker tells a stream that does not ask of no client that left, and cancels it 3 s later."""
+    stream = _Stream(reports=reports)
+    guard = guarded(stream)
+    request = asyncio.create_task(Client(leaves_after=1 if left else None).call(guard))
+    await stream.sent.wait()
+
+    request.cancel()
+    await asyncio.wait([request])
+
+    assert request.cancelled()
+    assert await ending(guard) == found
+
+
+async def test_a_second_cancel_leaves_no_slot_and_no_open_money_behind() -> None:
+    stream = _Stream(reports=True)
+    guard = guarded(stream)
+    client = Client()
+    asked = asyncio.Event()
+
+    async def receive() -> Message:
+        if stream.sent.is_set():
+            asked.set()
+        return await client.receive()
+
+    request = asyncio.create_task(guard(client.scope(), receive, client.send))
+    await stream.sent.wait()
+
+    request.cancel()
+    await asyncio.wait([request, asyncio.create_task(asked.wait())], return_when=asyncio.FIRST_COMPLETED)
+    request.cancel()
+    await asyncio.wait([request])
+
+    assert request.cancelled()
+    assert (await ending(guard), await in_flight(guard)) == ({"kept": "0.1"}, 0)
+
+
+class _Stream:
+    """Begins a call, sends a chunk, and then waits without asking whether its client is still there."""
+
+    def __init__(self, *, reports: bool) -> None:
+        self.sent = asyncio.Event()
+        self._reports = reports
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        call = scope["routeguard"].begin()
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        if self._reports:
+            call.report(USAGE)
+        self.sent.set()
+        await asyncio.Event().wait()

@@ -8,14 +8,21 @@ Rules that live here (each measured on six servers):
   and a disconnect cuts the stream. Nobody polls it beside the application.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
+
+import anyio
 
 # The ASGI interface is untyped by specification: a message is a mapping of strings to values of many types.
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+
+#: How long a server may take to say that the client has left, which it knows: one turn of its loop, and a margin.
+GONE_SECONDS = 0.1
 
 
 class ClientGone(Exception):
@@ -53,6 +60,19 @@ class Replay:
         if message["type"] == "http.disconnect":
             self.disconnected = True
         return message
+
+    async def is_disconnected(self) -> bool:
+        """Whether the client has left, also if nobody told the application. For the end: `receive` is of no use after.
+
+        A server that cancels the application of a client that has left (gunicorn, daphne) cancels it at a shutdown as
+        well, and says which of the two it was here alone.
+        """
+        if not self.disconnected and not self._pending:
+            # A server that fails here knows of no client that left. A second cancel must not keep the ending from being
+            # decided; the first is on its way already.
+            with suppress(Exception, asyncio.CancelledError), anyio.move_on_after(GONE_SECONDS, shield=True):
+                await self()
+        return self.disconnected
 
 
 async def read_body(receive: Receive, *, bytes_max: int) -> tuple[bytes, list[Message]]:

@@ -8,6 +8,7 @@ Rules that live here:
 - The ending is decided when the last body message *enters*, before it is forwarded: some servers tell the
   application of a disconnect while it still waits for that last `send`, and background tasks run after it.
 - A last body message is no evidence of success. Several stacks send it after a failure.
+- An application that is cancelled because its client has left ends like one that was told so.
 """
 
 import asyncio
@@ -125,6 +126,8 @@ class Tap:
         if admission.ended:
             return
         disconnected = self._receive.disconnected
+        if failure == "cancelled" and await self._receive.is_disconnected():
+            failure, disconnected = None, True
         if failure is None and self.status is not None and self.status >= 500:
             failure = "status_5xx"
         reader, read, seen, terminal = self._reader, None, False, False
