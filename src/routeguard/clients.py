@@ -55,6 +55,12 @@ class Clients:
         is_exempt = bool(rules.exempt) and contains(rules.exempt, address)
         return self._key(b"address", cut(address, rules.ipv6_prefix)), is_exempt
 
+    def by_address(self, scope: Scope) -> str:
+        """Key of the address alone, for who asks for something else than a guarded path. Nothing is said about it."""
+        client = scope.get("client")
+        address = self._rules.strategy.find(scope["headers"], client[0] if client else None)
+        return UNKNOWN if address is None else self._key(b"address", cut(address, self._rules.ipv6_prefix))
+
     def _named(self, hook: Callable[[Scope], object], scope: Scope) -> str | None:
         """What the hook says, where that names somebody.
 

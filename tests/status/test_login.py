@@ -169,6 +169,28 @@ async def test_after_sixty_wrong_tokens_a_client_is_not_heard_for_a_minute() -> 
     assert await statuses(guard, 1, TOKEN.encode(), mine) == [200]
 
 
+async def test_a_guesser_does_not_choose_whom_the_wrong_tokens_count_for() -> None:
+    guard = watched(client=lambda scope: dict(scope["headers"]).get(b"x-user", b"").decode())
+
+    for number in range(60):
+        await log_in(guard, (b"x-user", str(number).encode()), token="wrong")
+
+    assert (await log_in(guard, (b"x-user", b"60"))).status == 401
+
+
+async def test_a_status_without_a_client_address_does_not_use_up_the_warning_about_the_site(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    guard = watched(platform="nginx")
+    await ask(guard, "/status", BEARER)
+    said_before = caplog.text
+
+    await Client().call(guard)
+
+    assert "no trustworthy client address" not in said_before
+    assert "no trustworthy client address" in caplog.text
+
+
 async def test_wrong_tokens_from_many_addresses_are_limited_together() -> None:
     guard = watched()
     for number in range(300):

@@ -17,8 +17,6 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
 
-from routeguard.clients import UNKNOWN
-from routeguard.errors import Rejected
 from routeguard.limiter import RateLimiter, RateRefused
 from routeguard.policy import NANOSECONDS, Rate
 
@@ -63,7 +61,8 @@ class Login:
 
     def is_right(self, token: bytes, scope: "Scope") -> bool:
         """Compare a token in constant time, unless too many were wrong just now."""
-        client = self._client(scope)
+        # Not whom the `client=` hook names: it is for the guarded paths, and a guesser might choose the name.
+        client = self._guard.clients.by_address(scope)
         try:
             ticket = self._limiter.claim(client, rates=WRONG_RATES, global_rates=WRONG_GLOBAL_RATES)
         except RateRefused:
@@ -95,12 +94,6 @@ class Login:
 
     def _seal(self, ends: str) -> str:
         return hmac.new(self._token, f"routeguard status cookie until {ends}".encode(), sha256).hexdigest()
-
-    def _client(self, scope: "Scope") -> str:
-        try:
-            return self._guard.clients.identify(scope)[0]
-        except Rejected:
-            return UNKNOWN
 
     def _now(self) -> int:
         return self._clock.wall_ns() // NANOSECONDS
