@@ -17,6 +17,8 @@ import anyio
 import pytest
 
 from routeguard import RouteGuard, cli
+from routeguard.auditing import Statement
+from routeguard.ledgers.sqlite import SqliteLedger
 from tests.driver import Client
 from tests.guarding import CEILING, reporting
 from tests.sqlite.files import close_all
@@ -88,6 +90,31 @@ def test_equal_books_are_said_to_be_equal(shop: Shop, capsys: pytest.CaptureFixt
     assert ["everybody", "settled", "0.02", "-", "0.02"] in [line[2:] for line in lines if line[0] == "day"]
     assert ["everybody", "kept", "0.1", "-", "0.1"] in [line[2:] for line in lines if line[0] == "month"]
     assert lines[-1] == ["equal:", "3", "counters"]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_what_ends_beside_a_look_makes_no_difference(
+    shop: Shop, moment: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A store with many clients takes a while to read, and something ends all the time."""
+    ask, looks = SqliteLedger.statement, 0
+
+    async def ask_while_others_serve(ledger: SqliteLedger) -> Statement:
+        nonlocal looks
+        looks += 1
+        if moment == "before" and looks == 1:
+            await _serve()
+        statement = await ask(ledger)
+        if moment == "after":
+            await _serve()
+        return statement
+
+    monkeypatch.setattr(SqliteLedger, "statement", ask_while_others_serve)
+
+    code = run("verify")
+
+    assert capsys.readouterr().out.splitlines()[-1] == "equal: 3 counters"
+    assert (code, looks) == (0, 2 if moment == "before" else 1)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,17 @@ async def test_the_rows_of_any_day_add_up_to_its_counters(opens: Opens, redis_ur
     assert len(lines) == 4
 
 
+async def test_a_statement_may_take_longer_than_a_decision(opens: Opens, own_server: RedisServer) -> None:
+    """Of 100,000 accounts it takes the server as long as a request may wait for everything."""
+    ledger = opens(own_server.url)
+    await reserve(ledger, "1")
+    await anyio.to_thread.run_sync(own_server.command, "CLIENT", "PAUSE", "1000")
+
+    statement = await ledger.statement()
+
+    assert [sums.open for sums in statement.counted.values()] == [CALL]
+
+
 async def test_what_a_dead_process_left_behind_is_handed_over_by_the_next(
     opens: Opens, redis_url: str, path: Path
 ) -> None:

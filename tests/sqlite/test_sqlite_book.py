@@ -1,17 +1,22 @@
 """What is in the way of a claim, and what is written for an ending, a late bill, the switch and the host's clock."""
 
 import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from routeguard.auditing import Adjustment, AdjustmentRefused
+from routeguard.ledgers.sqlite.audit import path_of
 from routeguard.ledgers.sqlite.book import FORGET_EVERY, KEEP_ENDED_NS, RESTART_SLACK_NS, SqliteBook
 from routeguard.ledgers.sqlite.counters import Debit, Parts, Share, verdict
 from routeguard.ledgers.sqlite.entries import Entry
 from routeguard.policy import NANOSECONDS, Budget, Claim, Parallel, Rate, Span
 from routeguard.records import Note, Record, late_record
+from routeguard.sqlite_file.file import connect
 from routeguard.testing import FakeClock
 from routeguard.testing.ledger_contract.claims import CALL, DAY_SECONDS, budget
+from tests.sqlite.files import locked
 
 DAY = budget(10 * CALL)
 MINE = budget(10 * CALL, per_client=True)
@@ -198,13 +203,13 @@ def test_a_late_bill_waits_for_the_journal_with_what_it_changed(db: sqlite3.Conn
     book = attached(db, clock, journal="ours")
     entry = released(db, book, "1", DAY, MINE)
     note = Note(path="/chat", why="reported")
-    before = set(book.statement(db).unwritten)
+    before = set(book.unwritten.all(db))
 
     book.charge_late(db, "late", debits=entry.debits, extra_nanousd=7, note=note)
 
     counters = book.unwritten.names(db, entry.debits)
     assert len(counters) == 2
-    assert set(book.statement(db).unwritten) - before == {
+    assert set(book.unwritten.all(db)) - before == {
         late_record("late", 7, counters, wall_ns=clock.wall_ns(), note=note)
     }
 
@@ -277,7 +282,7 @@ def test_a_process_without_a_journal_leaves_what_was_adjusted_to_those_who_have_
 
     assert afterwards is None
     assert isinstance(record, Record)
-    assert record in theirs.statement(db).unwritten
+    assert record in theirs.unwritten.all(db)
 
 
 def test_a_process_without_a_journal_leaves_the_orphans_it_finds_to_those_who_have_it(
@@ -291,7 +296,7 @@ def test_a_process_without_a_journal_leaves_the_orphans_it_finds_to_those_who_ha
     book.tidy(db, 1)
 
     assert states(db) == [("1", "orphaned")]
-    assert [(record.id, record.event) for record in theirs.statement(db).unwritten] == [("1", "orphan")]
+    assert [(record.id, record.event) for record in theirs.unwritten.all(db)] == [("1", "orphan")]
 
 
 def test_what_has_ended_is_forgotten_with_every_sixteenth_operation(
@@ -390,3 +395,16 @@ def test_a_host_started_again_twice_goes_on_from_where_it_stood_last(db: sqlite3
     attached(db, clock)
 
     assert book.in_flight(db) == 1
+
+
+def test_a_statement_is_read_while_somebody_else_writes(tmp_path: Path, clock: FakeClock) -> None:
+    path = tmp_path / "ledger.db"
+    with closing(connect(str(path), "normal")) as db:
+        book = attached(db, clock)
+        leased(db, book, "1")
+
+        with locked(path):
+            statement = book.statement(path_of(db))
+
+    assert [sums.open for sums in statement.counted.values()] == [CALL]
+    assert statement.counted == statement.recorded

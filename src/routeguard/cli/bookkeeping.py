@@ -28,15 +28,15 @@ from routeguard.journal.reading import JournalReader, reading
 from routeguard.ledgers import open_ledger, sqlite_file
 from routeguard.money import format_usd, parse_usd
 from routeguard.policy import NANOSECONDS, Ledger, LedgerUnavailable
-from routeguard.records import Record, Sums
+from routeguard.records import Record
 from routeguard.sqlite_file.file import INTEGER_MAX
 
 if TYPE_CHECKING:
     from routeguard.config import Settings
 
 EXIT_EQUAL, EXIT_DIFFERENT, EXIT_FAILED = 0, 1, 2
-#: Times the counters and the journal are read again because something ended in between.
-TRIES_MAX: Final = 20
+#: Times the journal and the counters are read again because something was written in between.
+LOOKS_MAX: Final = 20
 REASON_CHARS_MAX: Final = 500
 ID_CHARS_MAX: Final = 100
 PARTS: Final = ("settled", "kept", "orphaned", "overrun", "open")
@@ -121,24 +121,45 @@ def _journal(settings: "Settings") -> Iterator[JournalReader | None]:
 
 
 async def _verify(settings: "Settings", journal: JournalReader | None) -> tuple[Statement, list[Line]]:
-    """Both of one moment: nothing ended while the journal was being read."""
+    """The journal first: what it has a row of, the ledger has counted.
+
+    What was written and left the ledger between the two looks is in neither; the next look finds it in both.
+    """
     ledger, audited = _audited(settings)
     try:
-        after = await audited.statement()
         if journal is None:
-            return after, compare(after, None)
-        # Beside the event loop, for a store whose connection wants to be heard.
-        damaged = await to_thread.run_sync(journal.damaged, settings.namespace, after.ledger)
-        for _ in range(TRIES_MAX):
-            before = after
-            place = (settings.namespace, before.ledger, before.unwritten)
-            found = await to_thread.run_sync(journal.standing, *place)
-            after = await audited.statement()
-            if _charged(before) == _charged(after):
-                return before, compare(before, found, damaged)
+            statement = await audited.statement()
+            return statement, compare(statement, None)
+        damaged: frozenset[str] | None = None
+        gaps: dict[str, list[int]] | None = None
+        for _ in range(LOOKS_MAX):
+            # Beside the event loop, for a store whose connection wants to be heard.
+            await to_thread.run_sync(journal.begin)
+            statement = await audited.statement()
+            place = (settings.namespace, statement.ledger)
+            found = await to_thread.run_sync(journal.standing, *place, statement.unwritten)
+            if damaged is None:
+                damaged = await to_thread.run_sync(journal.damaged, *place)
+            lines = compare(statement, found, damaged)
+            before, gaps = gaps, _gaps(lines)
+            if not gaps or gaps == before:
+                return statement, lines
     finally:
         await ledger.aclose()
     raise LedgerUnavailable("too much ends while the books are compared: pause the guard, or try again later")
+
+
+def _gaps(lines: list[Line]) -> dict[str, list[int]]:
+    """By how much each counter differs, whatever else is charged meanwhile."""
+    return {
+        line.counter: [
+            *[mine - its for mine, its in zip(line.counted[:4], (line.journaled or line.counted)[:4], strict=True)],
+            line.counted.orphaned - line.recorded.orphaned,
+            line.counted.open - line.recorded.open,
+        ]
+        for line in lines
+        if line.problems
+    }
 
 
 def _verified(statement: Statement, lines: list[Line], *, as_json: bool) -> int:
@@ -152,10 +173,6 @@ def _verified(statement: Statement, lines: list[Line], *, as_json: bool) -> int:
         waiting = f", {len(statement.unwritten)} records wait for the journal" if statement.unwritten else ""
         print(f"{'equal' if is_equal else 'DIFFERENT'}: {len(lines)} counters{waiting}")
     return EXIT_EQUAL if is_equal else EXIT_DIFFERENT
-
-
-def _charged(statement: Statement) -> dict[str, Sums]:
-    return {counter: sums._replace(open=0) for counter, sums in statement.counted.items()}
 
 
 async def _adjust(settings: "Settings", adjustment: Adjustment) -> int:

@@ -35,16 +35,27 @@ class JournalReader:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
+    def begin(self) -> None:
+        """Settle the moment that the next `standing` is of."""
+        self._db.execute("BEGIN")
+        # A transaction sees what there is when it first reads (https://www.sqlite.org/isolation.html).
+        self._db.execute("SELECT version FROM journal_version").fetchone()
+
     def standing(self, namespace: str, ledger: str, unwritten: Sequence[Record]) -> Standing:
-        """The sums of one ledger, and which of these records they lack, both of one moment."""
-        with self._moment():
+        """The sums of one ledger, and which of these records they lack, as of `begin`, or of now without it."""
+        if not self._db.in_transaction:
+            self.begin()
+        try:
             missing = [record for record in unwritten if not self._has(namespace, record)]
             return Standing(read_sums(self._db, namespace, ledger), tuple(missing))
+        finally:
+            self._db.execute("ROLLBACK")
 
     def damaged(self, namespace: str, ledger: str) -> frozenset[str]:
         """Counters whose rows do not add up to the sums beside them. Reads every row of the ledger."""
         parts = ", ".join(f"sum({column})" for column in SUMS.split(", "))
-        with self._moment():
+        self.begin()
+        try:
             rows = self._db.execute(
                 f"SELECT value, {parts} FROM journal, json_each(counters) "  # noqa: S608 - constants
                 "WHERE namespace = ? AND ledger = ? GROUP BY value",
@@ -52,6 +63,8 @@ class JournalReader:
             )
             added_up = {counter: Sums(*added) for counter, *added in rows}
             kept = read_sums(self._db, namespace, ledger)
+        finally:
+            self._db.execute("ROLLBACK")
         nothing = Sums()
         return frozenset(
             counter for counter in {*kept, *added_up} if kept.get(counter, nothing) != added_up.get(counter, nothing)
@@ -77,14 +90,6 @@ class JournalReader:
             "SELECT 1 FROM journal WHERE namespace = ? AND id = ? AND event = ?", (namespace, record.id, record.event)
         )
         return found.fetchone() is not None
-
-    @contextmanager
-    def _moment(self) -> Iterator[None]:
-        self._db.execute("BEGIN")
-        try:
-            yield
-        finally:
-            self._db.execute("ROLLBACK")
 
 
 @contextmanager

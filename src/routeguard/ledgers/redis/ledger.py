@@ -16,7 +16,7 @@ from redis.asyncio.connection import AbstractConnection
 
 from routeguard.auditing import Adjustment, AdjustmentRefused, Statement
 from routeguard.clock import Clock
-from routeguard.ledgers.redis.audit import ONLY_ORPHANS, REFUSALS, adjust_arguments, read_statement
+from routeguard.ledgers.redis.audit import ONLY_ORPHANS, REFUSALS, adjust_arguments, ask_for_statement, read_statement
 from routeguard.ledgers.redis.checks import check_store
 from routeguard.ledgers.redis.claims import Claims, latest
 from routeguard.ledgers.redis.debts import Debt
@@ -25,7 +25,7 @@ from routeguard.ledgers.redis.keyspace import Keyspace
 from routeguard.ledgers.redis.line import Timing
 from routeguard.ledgers.redis.reply import Reply
 from routeguard.ledgers.redis.restoring import RedisReservation
-from routeguard.ledgers.redis.scripts import ADJUST, FIRST, LATE, RESERVE, SETTLE, STATEMENT
+from routeguard.ledgers.redis.scripts import ADJUST, FIRST, LATE, RESERVE, SETTLE
 from routeguard.ledgers.redis.session import connection_for
 from routeguard.ledgers.redis.store import ASKED_AGAIN_MAX, DUE_PER_LOOK, Store
 from routeguard.ledgers.redis.switch import turn_switch
@@ -263,8 +263,12 @@ class RedisLedger:
 
     async def statement(self) -> Statement:
         """Where everything stands; see `records.AuditedLedger`."""
-        store, keys = self._store, list(self._keyspace.common)
-        reply = await store.wait(store.request(STATEMENT, lambda: (keys, [])))
+        store = self._store
+        # Whose statement it is: a process that has not asked anything yet does not know the epoch.
+        await store.refresh()
+        reply = await ask_for_statement(
+            self._connect, self._keyspace.common, epoch=store.epoch, moment=store.clock.argument
+        )
         if reply.status != "ok":
             raise LedgerUnavailable(f"the store has no answer ({reply.status})")
         return read_statement(reply, ledger_name(store.salt))

@@ -2,12 +2,41 @@
 
 import json
 import sqlite3
+from contextlib import closing
+from typing import Final
 
 from routeguard.auditing import Adjustment, AdjustmentRefused, Statement
+from routeguard.clock import Clock
 from routeguard.ledgers.sqlite.counters import Counters, Debit
 from routeguard.ledgers.sqlite.unwritten import Unwritten
 from routeguard.policy import NANOSECONDS
 from routeguard.records import Note, Record, Sums
+from routeguard.sqlite_file.file import explained
+
+#: How long a look waits where the log has to be read in after a crash.
+LOCK_SECONDS: Final = 5.0
+
+
+def path_of(db: sqlite3.Connection) -> str:
+    """Where the file of a connection lies, whatever the working directory is by now."""
+    path: str = db.execute("PRAGMA database_list").fetchone()[2]
+    return path
+
+
+def read_statement(path: str, namespace: int, *, name: str, clock: Clock) -> Statement:
+    """The counters, what reservations add up to, and what waits for the journal, all of one moment.
+
+    On a connection of its own, so that nobody waits: 100,000 counters take half a second to read.
+    """
+    counters = Counters(namespace, clients_max=0)
+    unwritten = Unwritten(namespace, counters, clock)
+    audit = Audit(namespace, counters, unwritten)
+    try:
+        with closing(sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None)) as db:
+            db.execute("BEGIN")
+            return Statement(name, audit.counted(db), audit.held(db), tuple(unwritten.all(db)))
+    except sqlite3.Error as error:
+        raise explained(error, path) from error
 
 
 class Audit:
@@ -18,8 +47,8 @@ class Audit:
         self._counters = counters
         self._unwritten = unwritten
 
-    def statement(self, db: sqlite3.Connection, *, name: str) -> Statement:
-        """The counters, what reservations add up to, and what waits for the journal."""
+    def held(self, db: sqlite3.Connection) -> dict[str, Sums]:
+        """What the reservations add up to that are open or orphaned."""
         recorded: dict[str, Sums] = {}
         rows = db.execute(
             "SELECT state, amount, debits FROM entries WHERE namespace = ? AND state IN ('open', 'orphaned')",
@@ -29,7 +58,7 @@ class Audit:
             held = Sums(open=amount) if state == "open" else Sums(orphaned=amount)
             for counter in self._unwritten.names(db, [Debit(*debit) for debit in json.loads(debits)]):
                 recorded[counter] = recorded.get(counter, Sums()).plus(held)
-        return Statement(name, self.counted(db), recorded, tuple(self._unwritten.all(db)))
+        return recorded
 
     def counted(self, db: sqlite3.Connection) -> dict[str, Sums]:
         """Every counter of the namespace that is still there."""

@@ -19,7 +19,7 @@ from typing import Final
 
 from routeguard.auditing import Adjustment, AdjustmentRefused, Statement
 from routeguard.clock import Clock
-from routeguard.ledgers.sqlite.audit import Audit
+from routeguard.ledgers.sqlite.audit import Audit, read_statement
 from routeguard.ledgers.sqlite.counters import Counters, Debit, Parts, Share, verdict
 from routeguard.ledgers.sqlite.entries import Entries, Entry, json_text
 from routeguard.ledgers.sqlite.rates import RateRows, forget_old_rates
@@ -273,9 +273,9 @@ class SqliteBook:
         self.unwritten.adjusted(db, record, now_ns=now_ns)
         return record
 
-    def statement(self, db: sqlite3.Connection) -> Statement:
-        """Where everything stands."""
-        return self.audit.statement(db, name=self.name)
+    def statement(self, path: str) -> Statement:
+        """Where everything stands, read beside the writer's thread."""
+        return read_statement(path, self._namespace, name=self.name, clock=self._clock)
 
     def shares(self, db: sqlite3.Connection, budgets: Sequence[Budget]) -> list[Share]:
         """Where each of these budgets stands."""

@@ -21,6 +21,7 @@ import anyio
 from routeguard.auditing import Adjustment, AdjustmentRefused, Statement
 from routeguard.clock import Clock
 from routeguard.errors import ConfigError
+from routeguard.ledgers.sqlite.audit import path_of
 from routeguard.ledgers.sqlite.book import Debited, SqliteBook
 from routeguard.ledgers.sqlite.counters import Debit, Share
 from routeguard.ledgers.sqlite.entries import Entry
@@ -273,7 +274,8 @@ class SqliteLedger:
 
     async def statement(self) -> Statement:
         """Where everything stands; see `records.AuditedLedger`."""
-        return await self._ask(Operation(self._book, self._book.statement, seconds=ANSWER_SECONDS), ANSWER_SECONDS)
+        path = await self._ask(Operation(self._book, path_of, seconds=ANSWER_SECONDS), ANSWER_SECONDS)
+        return await anyio.to_thread.run_sync(self._book.statement, path)
 
     async def adjust(self, adjustment: Adjustment) -> Record:
         """Change what is charged by hand; see `records.AuditedLedger`."""
