@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import struct
 from contextlib import suppress
 
@@ -18,6 +19,7 @@ from routeguard.ledgers.redis.session import (
     connection_for,
     error_code,
     pack,
+    said_of,
     says_unavailable,
 )
 
@@ -40,6 +42,44 @@ def test_the_code_of_an_error_says_whether_another_server_may_do_better(
     error: ResponseError, code: str, is_unavailable: bool
 ) -> None:
     assert (error_code(error), says_unavailable(error)) == (code, is_unavailable)
+
+
+@pytest.mark.parametrize(
+    ("verify_code", "says"),
+    [
+        (9, "clocks"),
+        (10, "renew it"),
+        (62, "another host"),
+        (64, "another host"),
+        (19, "ssl_ca_certs"),
+        (20, "ssl_ca_certs"),
+    ],
+)
+def test_of_a_certificate_that_is_refused_the_remedy_is_said(verify_code: int, says: str) -> None:
+    refused = ssl.SSLCertVerificationError(1, "certificate is not valid for '192.0.2.7'")
+    refused.verify_code = verify_code
+    failure = ConnectionError("Error 1 connecting to 192.0.2.7:6379")
+    failure.__cause__ = refused
+
+    said = said_of(failure)
+
+    assert said.startswith("ConnectionError: ")
+    assert says in said
+    assert "192.0.2.7" not in said
+
+
+def test_a_file_or_a_database_that_is_not_there_is_said() -> None:
+    no_file = ConnectionError("Error 2 connecting to unix socket: /secret.sock")
+    no_file.__cause__ = FileNotFoundError(2, "No such file or directory")
+
+    assert said_of(no_file).endswith("a socket or what is after the question mark")
+    assert said_of(ResponseError("DB index is out of range")).endswith("no database of the number in LEDGER")
+    assert said_of(TimeoutError()) == "TimeoutError"
+
+
+def test_an_option_that_no_connection_takes_is_an_error_of_the_address() -> None:
+    with pytest.raises(ValueError, match="after the question mark that no connection takes"):
+        connection_for("rediss://:secret@localhost/0?ssl_cert_reqs=sometimes")
 
 
 @given(st.lists(st.text(), min_size=1))

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from routeguard.auditing import Adjustment, Statement
 from routeguard.ledgers.redis.reply import Reply, read_reply
 from routeguard.ledgers.redis.scripts import STATEMENT
-from routeguard.ledgers.redis.session import FAILURES, Session, error_code
+from routeguard.ledgers.redis.session import FAILURES, Session, error_code, said_of
 from routeguard.ledgers.redis.store_clock import Calendar
 from routeguard.ledgers.redis.written import readable, split_records
 from routeguard.policy import LedgerUnavailable
@@ -58,7 +58,7 @@ async def ask_for_statement(
             text = STATEMENT.source(allow_oom=session.allow_oom).text
             (answer,) = await session.exchange([("EVAL", text, str(len(keys)), *keys, epoch, moment, "")])
     except FAILURES as failure:
-        raise LedgerUnavailable(f"the store does not answer ({type(failure).__name__})") from None
+        raise LedgerUnavailable(f"the store does not answer ({said_of(failure)})") from None
     finally:
         await session.close()
     if isinstance(answer, ResponseError):

@@ -9,7 +9,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, ResponseErr
 from routeguard.errors import ConfigError
 from routeguard.ledgers.redis.keyspace import Keyspace
 from routeguard.ledgers.redis.scripts import CHECK
-from routeguard.ledgers.redis.session import FAILURES, Session, error_code
+from routeguard.ledgers.redis.session import FAILURES, Session, error_code, said_of
 
 OLDEST_SERVER = (6, 2)
 #: What the scripts call and how they are called, as `ACL SETUSER` reads it.
@@ -42,8 +42,7 @@ async def check_store(
         problem = "ROUTEGUARD_LEDGER: the store refuses the user or the password; check both in the address"
         raise ConfigError([problem]) from None
     except FAILURES as failure:
-        kind = type(failure).__name__
-        return (f"the ledger's store cannot be reached ({kind}): requests get 503 until it answers",)
+        return (f"the ledger's store cannot be reached ({said_of(failure)}): requests get 503 until it answers",)
     finally:
         await session.close()
 

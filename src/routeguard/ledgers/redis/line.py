@@ -23,7 +23,7 @@ from redis.exceptions import InvalidResponse, NoScriptError, ResponseError
 from routeguard.ledgers.redis.debts import Debt, Debts
 from routeguard.ledgers.redis.reply import Reply, read_reply
 from routeguard.ledgers.redis.scripts import Script
-from routeguard.ledgers.redis.session import FAILURES, Session, error_code, says_unavailable
+from routeguard.ledgers.redis.session import FAILURES, Session, error_code, said_of, says_unavailable
 from routeguard.policy import LedgerUnavailable
 
 #: Questions on their way at once. At 60 µs each the store is busy with them for 15 ms.
@@ -279,7 +279,7 @@ class Line:
             self.broken = True
             self.desk.report("exchange", failure)
             self._again.extendleft(reversed(flying))
-            self._fail_all(f"the store does not answer ({type(failure).__name__})")
+            self._fail_all(f"the store does not answer ({said_of(failure)})")
         else:
             self._again.extendleft(reversed(flying))
 

@@ -5,6 +5,7 @@ on their own (up to eleven times), and a command here is sent again at most once
 """
 
 import re
+import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,6 +27,13 @@ UNAVAILABLE = frozenset(
 )
 #: "Error running script (call to f_…): @user_script:1: @user_script: 1: -READONLY You can't write …"
 INSIDE_A_SCRIPT = re.compile(r"^(?:ERR )?Error running script .*: -([A-Z]+) ")
+#: By OpenSSL's code (https://docs.openssl.org/master/man3/X509_STORE_CTX_get_error/): what helps.
+CERTIFICATES = {
+    9: "its certificate is not valid yet: compare the clocks of both machines",
+    10: "its certificate has expired: renew it",
+    62: "its certificate is for another host: write the name in it into LEDGER",
+    64: "its certificate is for another host: write the name in it into LEDGER",
+}
 #: Every way an exchange can fail as a whole.
 FAILURES = (RedisError, OSError, TimeoutError)
 
@@ -63,7 +71,7 @@ def connection_for(url: str) -> AbstractConnection:
     assert kind in {Connection, SSLConnection, UnixDomainSocketConnection}, "what parse_url knows"
     try:
         connection: AbstractConnection = kind(protocol=2, decode_responses=True, driver_info=None, **given)
-    except TypeError:
+    except (TypeError, RedisError):
         raise ValueError("has something after the question mark that no connection takes; see docs/redis.md") from None
     return connection
 
@@ -139,6 +147,20 @@ _pack_in_c = _find_pack_in_c()
 def says_unavailable(error: ResponseError) -> bool:
     """Whether this error is about the server and not about the command."""
     return error_code(error) in UNAVAILABLE
+
+
+def said_of(failure: BaseException) -> str:
+    """What failed, and what helps where that is known; never in a server's own words, which may name anything."""
+    kind = type(failure).__name__
+    cause = failure.__cause__ or failure.__context__ or failure
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        known = "its certificate is not one to trust: name the certificate of its authority with ?ssl_ca_certs=/file"
+        return f"{kind}: {CERTIFICATES.get(cause.verify_code, known)}"
+    if isinstance(cause, FileNotFoundError):
+        return f"{kind}: a file that LEDGER names is not there, a socket or what is after the question mark"
+    if isinstance(failure, ResponseError) and "DB index" in str(failure):
+        return f"{kind}: it has no database of the number in LEDGER"
+    return kind
 
 
 def error_code(error: RedisError) -> str:
