@@ -260,6 +260,23 @@ def test_an_adjustment_repeated_with_its_id_is_done_once(shop: Shop) -> None:
     assert run("verify") == 0
 
 
+@pytest.mark.parametrize("other", [("day", "0.5"), ("month", "0.25")])
+def test_another_adjustment_with_a_used_id_is_not_said_to_be_done(
+    shop: Shop, other: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("adjust", "--budget", "day", "--usd", "0.25", "--reason", "once", "--id", "mine")
+    before = _select(shop.ledger, "SELECT * FROM counters")
+    budget, usd = other
+
+    code = run("adjust", "--budget", budget, "--usd", usd, "--reason", "another", "--id", "mine")
+
+    assert code == 2
+    said = capsys.readouterr().err
+    assert "--id mine was used before, for day " in said
+    assert "everybody: settled +0.25 USD" in said
+    assert _select(shop.ledger, "SELECT * FROM counters") == before
+
+
 def test_an_orphan_is_ended_by_its_bill(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     shop.change(
         shop.ledger,

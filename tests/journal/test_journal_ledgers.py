@@ -12,6 +12,7 @@ from routeguard.journal.audit import Line, compare
 from routeguard.journal.reading import reading
 from routeguard.ledgers.memory import MemoryLedger
 from routeguard.ledgers.sqlite import SqliteLedger
+from routeguard.money import NANOUSD_MAX
 from routeguard.policy import Claim, Ledger, Reservation, State
 from routeguard.records import Note
 from routeguard.testing import FakeClock
@@ -195,6 +196,7 @@ async def test_an_adjustment_is_one_row_however_often_it_is_asked_for(path: Path
     [
         Adjustment("a", "more than is there", -CALL - 1, DAY, ""),
         Adjustment("a", "nobody there", -1, MINE, "stranger"),
+        Adjustment("a", "above the largest budget", NANOUSD_MAX - 2 * CALL + 1, DAY, ""),
         Adjustment("nobody", "no such reservation", 1, None),
         Adjustment("2", "still open", 1, None),
         Adjustment("1", "ended", 1, None),

@@ -12,6 +12,7 @@ from routeguard.journal import SqliteJournal
 from routeguard.journal.audit import Line, compare
 from routeguard.journal.reading import reading
 from routeguard.ledgers.redis import RedisLedger
+from routeguard.money import NANOUSD_MAX
 from routeguard.policy import Budget, Claim, LedgerUnavailable, Parallel, Reservation, Window
 from routeguard.records import Note
 from routeguard.testing import FakeClock
@@ -254,6 +255,7 @@ async def test_money_that_a_store_was_raised_by_is_taken_away_from_its_budget(
     [
         Adjustment("a", "more than is there", -CALL - 1, EVER),
         Adjustment("a", "nobody there", 1, MINE, "stranger"),
+        Adjustment("a", "above the largest budget", NANOUSD_MAX - 2 * CALL + 1, EVER),
         Adjustment("nobody", "no such reservation", 1, None),
         Adjustment("2", "still open", 1, None),
         Adjustment("1", "ended", 1, None),

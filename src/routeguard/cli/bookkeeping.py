@@ -191,11 +191,25 @@ async def _adjust(settings: "Settings", adjustment: Adjustment) -> int:
         raise LedgerUnavailable(f"{problem}: nobody knows whether it was done{again}") from problem
     finally:
         await Books(ledger, journal).aclose()
+    if adjustment.budget is not None and not _is_what_was_asked(record, adjustment):
+        raise _Unusable(
+            f"--id {adjustment.id} was used before, for {'; '.join(_changes(record))}. Nothing was changed now: "
+            "another adjustment has another id"
+        )
     for text in _changes(record):
         print(text)
     if settings.journal is None:
         print("no JOURNAL is set: the ledger keeps the reason, and no journal has a row of it")
     return EXIT_EQUAL
+
+
+def _is_what_was_asked(record: Record, adjustment: Adjustment) -> bool:
+    """Whether a record is that of this adjustment; one done before with the same id may be another."""
+    assert adjustment.budget is not None, "an orphan is ended once, whatever it is called"
+    changed = record.settled_nanousd + record.kept_nanousd + record.orphaned_nanousd
+    places = [(counter.split("|")[0], counter.split("|", 4)[4]) for counter in record.counters]
+    share = f"c|{adjustment.client}" if adjustment.client else "a"
+    return changed == adjustment.nanousd and places == [(adjustment.budget.name, share)]
 
 
 def _adjustment(chosen: argparse.Namespace, settings: "Settings") -> Adjustment:

@@ -4,6 +4,8 @@
 --       (`a` or `c|<client>`); for the ending of an orphan an empty counter, and no more
 -- Reply ok with the record; refused with why.
 local ADJUSTED_KEPT = 400 * DAY
+-- The largest budget. From 2^53 on, a little more, a number here loses what is added to it.
+local MOST = 9000000 * 1000000000
 local id, amount, note, known = take(), tonumber(take()), take(), read_windows()
 local share = take()
 if redis.call('HGET', LEDGER, 'epoch') ~= ARGV[1] then
@@ -52,9 +54,12 @@ else
   if not packed then
     return reply('refused', 'nothing')
   end
+  local a = account(packed)
+  if amount > 0 and a.settled + a.kept + a.open + a.orphaned + amount > MOST then
+    return reply('refused', 'too_high')
+  end
   if amount < 0 then
     -- Kept money first, of which nobody knows that it was billed.
-    local a = account(packed)
     changed.kept = -math.min(-amount, a.kept)
     changed.settled = -math.min(-amount + changed.kept, a.settled)
     local rest = amount - changed.kept - changed.settled

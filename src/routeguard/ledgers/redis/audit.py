@@ -14,6 +14,7 @@ from routeguard.ledgers.redis.scripts import STATEMENT
 from routeguard.ledgers.redis.session import FAILURES, Session, error_code, said_of
 from routeguard.ledgers.redis.store_clock import Calendar
 from routeguard.ledgers.redis.written import readable, split_records
+from routeguard.money import NANOUSD_MAX, format_usd
 from routeguard.policy import LedgerUnavailable
 from routeguard.records import Note, Sums
 
@@ -28,6 +29,7 @@ REFUSALS = {
     "too_much": (
         "more than what is settled and kept there; open money ends by itself, and orphaned money by --reservation"
     ),
+    "too_high": f"more than {format_usd(NANOUSD_MAX)} USD would be charged there, and no budget is as large",
     "forgotten": f"the reservation is not known any more: {ONLY_ORPHANS}",
 }
 

@@ -9,6 +9,7 @@ from routeguard.auditing import Adjustment, AdjustmentRefused, Statement
 from routeguard.clock import Clock
 from routeguard.ledgers.sqlite.counters import Counters, Debit
 from routeguard.ledgers.sqlite.unwritten import Unwritten
+from routeguard.money import NANOUSD_MAX, format_usd
 from routeguard.policy import NANOSECONDS
 from routeguard.records import Note, Record, Sums
 from routeguard.sqlite_file.file import explained
@@ -76,7 +77,7 @@ class Audit:
         if known is not None:
             return known
         debit, sums = self._find(db, adjustment, wall_seconds=wall_ns // NANOSECONDS)
-        change = lowered(sums, -adjustment.nanousd) if adjustment.nanousd < 0 else Sums(adjustment.nanousd)
+        change = lowered(sums, -adjustment.nanousd) if adjustment.nanousd < 0 else raised(sums, adjustment.nanousd)
         db.execute(
             "UPDATE counters SET settled = settled + ?, kept = kept + ? "
             "WHERE budget = ? AND starts = ? AND partition = ?",
@@ -143,6 +144,19 @@ class Audit:
         if row is None:
             raise AdjustmentRefused("nothing was ever charged to this counter, so there is nothing to adjust")
         return Debit(*row[:3]), Sums(*row[3:])
+
+
+def raised(sums: Sums, nanousd: int) -> Sums:
+    """What changes when so much is added.
+
+    Raises:
+        AdjustmentRefused: It would be more than any budget.
+    """
+    if sums.settled + sums.kept + sums.open + sums.orphaned + nanousd > NANOUSD_MAX:
+        raise AdjustmentRefused(
+            f"more than {format_usd(NANOUSD_MAX)} USD would be charged there, and no budget is as large"
+        )
+    return Sums(nanousd)
 
 
 def lowered(sums: Sums, nanousd: int) -> Sums:
