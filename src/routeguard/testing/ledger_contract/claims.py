@@ -18,6 +18,9 @@ MIDWEEK = datetime(2026, 11, 11, 12, 30, tzinfo=UTC)
 class Contract:
     """What each part of the suite needs."""
 
+    #: In how many orders two hundred callers come at once. What stands in for a store, and is slow, may have fewer.
+    orders: int = 100
+
     async def new_ledger(self, clock: FakeClock, *, clients_max: int = 1000) -> Ledger:
         """An empty ledger on this clock."""
         raise NotImplementedError

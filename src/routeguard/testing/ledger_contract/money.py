@@ -22,8 +22,8 @@ class MoneyContract(Contract):
     """Money, whoever spends it."""
 
     async def test_admits_exactly_what_fits_whatever_the_order(self) -> None:
-        """Two hundred at once on a budget of ten ceilings, in a hundred orders: ten are admitted each time."""
-        for seed in range(100):
+        """Two hundred at once on a budget of ten ceilings, in `orders` orders: ten are admitted each time."""
+        for seed in range(self.orders):
             ledger, day = await self.new_ledger(FakeClock()), budget(10 * CALL)
             rng = random.Random(seed)  # noqa: S311 - an order that can be played again
             admitted: list[Reservation] = []
