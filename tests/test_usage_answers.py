@@ -227,7 +227,7 @@ def test_an_event_that_says_the_same_again_changes_nothing(event: object) -> Non
     assert tally.changes == changes > 0
 
 
-@pytest.mark.parametrize("said", ["", "\x1b[2J", 7], ids=repr)
+@pytest.mark.parametrize("said", ["", "\x1b[2J", 7], ids=["empty", "an escape sequence", "a number"])
 def test_what_cannot_be_a_name_leaves_the_one_that_is_known(said: object) -> None:
     tally = Tally()
     tally.read_answer({"model": "m", "usage": {"output_tokens": 1}})
