@@ -27,6 +27,8 @@ PACKAGE = "routeguard."
 #: What a test noticed. A mutant that never ends is noticed too, and worth a look.
 NOTICED = {"killed", "timeout"}
 UNNOTICED = {"survived", "no tests"}
+#: How a run ends that found one of its tests no more. mutmut takes it for one that never ends.
+_NEVER_BEGUN = 255
 #: A statement handed to SQLite in one line. Its keywords and the names of its tables, columns and functions have no
 #: case. What has one is not in it: a literal or a blob needs a quotation mark, and a named parameter one of `:@$`. The
 #: names of what is found would differ too, but rows are read by position. What `f""` puts together is not recognised.
@@ -70,6 +72,11 @@ def function_of(mutant: str) -> str:
     name, owner = orig_function_and_class_names_from_key(mutant)
     module = get_module_from_key(mutant).removeprefix(PACKAGE)
     return ".".join([module, owner, name] if owner else [module, name])
+
+
+def status_of(exit_code: int | None) -> str:
+    """What became of a mutant, in mutmut's words; `not checked` also where its tests could not begin."""
+    return "not checked" if exit_code == _NEVER_BEGUN else status_by_exit_code[exit_code]
 
 
 def is_only_case_of_sql(change: Change) -> bool:
@@ -142,7 +149,7 @@ def _results() -> Iterator[Result]:
         data = SourceFileMutationData(path=path)
         data.load()
         for mutant, exit_code in data.exit_code_by_key.items():
-            yield Result(path, mutant, status_by_exit_code[exit_code])
+            yield Result(path, mutant, status_of(exit_code))
 
 
 def _print_change(heading: str, change: Change) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.mutants import Change, explanations, function_of, is_only_case_of_sql, stale, unexplained
+from tests.mutants import Change, explanations, function_of, is_only_case_of_sql, stale, status_of, unexplained
 
 DIFF = """\
 --- src/routeguard/limiter.py
@@ -32,6 +32,17 @@ CHANGE = Change(
 )
 def test_a_mutant_belongs_to_its_function_whatever_its_number(mutant: str, function: str) -> None:
     assert function_of(mutant) == function
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "status"), [(1, "killed"), (0, "survived"), (-24, "timeout"), (None, "not checked")]
+)
+def test_a_mutant_has_the_status_its_tests_ended_with(exit_code: int | None, status: str) -> None:
+    assert status_of(exit_code) == status
+
+
+def test_a_mutant_whose_tests_were_not_found_is_not_noticed() -> None:
+    assert status_of(255) == "not checked"
 
 
 def test_a_change_is_what_the_diff_takes_out_and_puts_in_wherever_it_stands() -> None:
