@@ -1,7 +1,4 @@
-"""The ASGI face: `RouteGuard(app, …)`, for FastAPI, Starlette, Django and anything else that speaks ASGI.
-
-Above 400 lines, because a request's way through it is to be read in one place.
-"""
+"""The ASGI face: `RouteGuard(app, …)`, for FastAPI, Starlette, Django and anything else that speaks ASGI."""
 
 import os
 from collections.abc import MutableMapping
@@ -20,7 +17,7 @@ from routeguard.lifespan import Lifespan, Running, refuse_startup
 from routeguard.observe import observe, unrecorded
 from routeguard.paths import PathPatterns
 from routeguard.replay import ClientGone, Receive, Replay, Scope, Send
-from routeguard.respond import respond
+from routeguard.respond import refuse_websocket, respond
 from routeguard.settings import names
 from routeguard.status import StatusRoutes
 from routeguard.tap import Tap
@@ -281,16 +278,11 @@ class RouteGuard:
             return
         rejected = Rejected("websocket_refused", "This route does not accept websockets.", status=403)
         guard.rejected(attempt, rejected)
-        message = await receive()
-        if message["type"] != "websocket.connect":
-            return
-        if "websocket.http.response" not in (scope.get("extensions") or {}):
-            await send({"type": "websocket.close", "code": 1008, "reason": "websocket_refused"})
-            return
         headers, body = answer(rejected, request_id=attempt.request_id, error_format=self.settings.error_format)
         headers += cors_headers(self.settings.cors_origins, scope["headers"])
-        await send({"type": "websocket.http.response.start", "status": rejected.status, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": body})
+        await refuse_websocket(
+            scope, receive, send, status=rejected.status, reason=rejected.reason, headers=headers, body=body
+        )
 
     def _already_reserved(self, guard: Guard, outer: Admission | None) -> bool:
         admission = outer

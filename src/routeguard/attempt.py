@@ -1,11 +1,14 @@
 """One request on its way to an admission: what the checks have found so far."""
 
+import re
 from dataclasses import dataclass, field
 
 from routeguard.admitted import Admission
 from routeguard.limiter import RateTicket
 from routeguard.replay import Replay, Scope
 from routeguard.time_limit import TimeLimit, time_limit
+
+SANE_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
 @dataclass(slots=True)
@@ -40,3 +43,13 @@ class Attempt:
     #: What the request is counted at when its body could not be read.
     input_bytes: int = 0
     media_parts: int = 0
+
+    @classmethod
+    def of(cls, scope: Scope, path: str, *, reservation_id: str) -> "Attempt":
+        """The attempt of a request that `path` guards. Checks nothing."""
+        raw_path = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogateescape")
+        request_id = reservation_id
+        for name, value in scope["headers"]:
+            if name == b"x-request-id" and SANE_REQUEST_ID.fullmatch(value):
+                request_id = value.decode("ascii")
+        return cls(scope, path, reservation_id, request_id, len(raw_path) + len(scope.get("query_string", b"")))

@@ -2,13 +2,10 @@
 
 `screen` is local: no store, no provider. `reserve` is one atomic step of the ledger. A refusal for money, slots or
 a sick ledger changes no counter, and gives the slot of the rate back; every other one keeps that slot.
-
-Above 400 lines, because this order is to be read in one place.
 """
 
 import hmac
 import os
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,7 +31,6 @@ from routeguard.usage import Usage
 
 #: A call this short is priced at its end alone: prices change on the hour or the half hour.
 PRICE_MOMENT_NS = NANOSECONDS
-SANE_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
 @dataclass(slots=True)
@@ -65,12 +61,7 @@ class Guard:
 
     def open(self, scope: Scope, path: str) -> Attempt:
         """Begin to look at a request that `path` guards. Checks nothing."""
-        raw_path = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogateescape")
-        request_id = own_id = self._new_id()
-        for name, value in scope["headers"]:
-            if name == b"x-request-id" and SANE_REQUEST_ID.fullmatch(value):
-                request_id = value.decode("ascii")
-        return Attempt(scope, path, own_id, request_id, len(raw_path) + len(scope.get("query_string", b"")))
+        return Attempt.of(scope, path, reservation_id=self._new_id())
 
     async def screen(self, attempt: Attempt, receive: Receive) -> None:
         """The local checks, in their order; fills in the attempt.
@@ -385,14 +376,9 @@ class Guard:
         return cost if at_admission is None else max(cost, at_admission)
 
     def _refusal(self, attempt: Attempt, refused: Refused) -> Rejected:
-        if refused.cause == "too_expensive":
-            return self.refusals.too_expensive()
-        self._give_back(attempt)
-        if refused.cause == "budget_exhausted":
-            return self.refusals.budget_exhausted(refused.resets_at, per_client=refused.per_client)
-        if refused.cause == "rate_limited":
-            return self.refusals.rate_limited(refused.retry_ns)
-        return self.refusals.busy()
+        if refused.cause != "too_expensive":
+            self._give_back(attempt)
+        return self.refusals.of_ledger(refused)
 
     def _give_back(self, attempt: Attempt) -> None:
         """Refused for money, slots or the ledger: the rate slot was not used."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from routeguard.clock import Clock
 from routeguard.errors import Rejected
 from routeguard.money import ceil_div
-from routeguard.policy import NANOSECONDS
+from routeguard.policy import NANOSECONDS, Refused
 from routeguard.rules import GuardRules
 
 #: Seconds after which a refusal for slots or open reservations may be tried again.
@@ -20,6 +20,16 @@ class Refusals:
     def __init__(self, rules: GuardRules, clock: Clock) -> None:
         self._rules = rules
         self._clock = clock
+
+    def of_ledger(self, refused: Refused) -> Rejected:
+        """The refusal for what the ledger has no room for."""
+        if refused.cause == "too_expensive":
+            return self.too_expensive()
+        if refused.cause == "budget_exhausted":
+            return self.budget_exhausted(refused.resets_at, per_client=refused.per_client)
+        if refused.cause == "rate_limited":
+            return self.rate_limited(refused.retry_ns)
+        return self.busy()
 
     def too_large(self) -> Rejected:
         """The refusal for more bytes than `MAX_BODY`, declared or received."""

@@ -64,6 +64,30 @@ async def respond(
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
+async def refuse_websocket(
+    scope: Scope, receive: Receive, send: Send, *, status: int, reason: str, headers: Headers, body: bytes
+) -> None:
+    """Refuse a handshake: with an answer where the server can give one, else with a close code.
+
+    Args:
+        scope: The handshake.
+        receive: The server's `receive`.
+        send: The server's `send`.
+        status: HTTP status of the answer.
+        reason: What the close says.
+        headers: Headers of the answer, content-length included.
+        body: The whole answer.
+    """
+    message = await receive()
+    if message["type"] != "websocket.connect":
+        return
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": 1008, "reason": reason})
+        return
+    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body})
+
+
 async def _drain(receive: Receive) -> None:
     drained = 0
     with anyio.move_on_after(DRAIN_SECONDS_MAX):
