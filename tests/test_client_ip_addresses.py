@@ -100,6 +100,22 @@ class TestParseAddress:
 
         assert found == parse_address(str(address))
 
+    @pytest.mark.parametrize("before", ["X", "\f"], ids=["a letter", "a form feed"])
+    def test_a_viewer_address_has_only_blanks_before_it(self, before: str) -> None:
+        strategy = parse_strategy("header:cloudfront-viewer-address")
+
+        found = [
+            strategy.find([(b"cloudfront-viewer-address", f"{first}2001:db8::1:443".encode())], None)
+            for first in (before, " \t")
+        ]
+
+        assert found == [None, pack("2001:db8::1")]
+
+    def test_no_other_header_holds_a_port_without_brackets(self) -> None:
+        strategy = parse_strategy("header:x-real-ip")
+
+        assert strategy.find([(b"x-real-ip", b"2001:db8::1:443")], None) == pack("2001:db8::1:443")
+
     def test_brackets_end_where_they_are_closed_first(self) -> None:
         """Read to the last one, the rest would be the zone of an address."""
         assert parse_address("[fe80::1%eth0]") == parse_address("fe80::1")

@@ -9,6 +9,7 @@ from routeguard.prices import NS_PER_SECOND, ModelPrice
 from routeguard.usage import Usage
 from tests.tariffs import (
     ARGON,
+    GPT_4O,
     GPT_4O_MINI,
     GPT_5_6_SOL,
     GPT_5_MINI,
@@ -123,6 +124,26 @@ def test_the_ceiling_of_one_call_is_what_is_sent_what_may_be_answered_and_its_fe
     )
 
     assert priced.call_ceiling(input_tokens=10, output_tokens=7, wall_ns=NOW) == 10 * 1_000 + 7 * 2_000 + 3_000
+
+
+@pytest.mark.parametrize(
+    ("tiers_allowed", "asked", "nanousd"),
+    [
+        (False, {}, 2_500_000),
+        (False, {"dearer_tiers": False}, 2_500_000),
+        (False, {"dearer_tiers": True}, 4_250_000),
+        (True, {}, 4_250_000),
+        (True, {"dearer_tiers": True}, 4_250_000),
+    ],
+)
+def test_the_ceiling_of_one_call_is_that_of_its_dearest_tier_where_it_or_a_client_may_ask_for_one(
+    asked: dict[str, bool], nanousd: int, *, tiers_allowed: bool
+) -> None:
+    priced = tariff(GPT_4O, tiers_allowed=tiers_allowed)
+
+    found = [priced.call_ceiling(input_tokens=1_000, output_tokens=0, wall_ns=NOW, **asked) for _ in range(2)]
+
+    assert found == [nanousd, nanousd]
 
 
 def test_the_ceiling_of_one_call_is_rounded_up() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from routeguard.pricing import MODEL_NAME_LENGTH_MAX
 from routeguard.usage import Usage
-from tests.tariffs import GPT_5_MINI, NOW, cost, model, tariff
+from tests.tariffs import GPT_4O, GPT_5_MINI, NOW, cost, model, tariff
 
 CHEAP = model("cheap", input="1", output="1")
 DEAR = model("dear", input="5", output="1")
@@ -76,6 +76,26 @@ def test_an_input_nobody_reported_of_another_model_counts_as_the_bound_too() -> 
     usage = Usage(input_tokens=0, output_tokens=0, model="dear", other_models=(other,))
 
     assert tariff(CHEAP, DEAR).cost(usage, wall_ns=NOW, input_bytes=50) == 50_000
+
+
+@pytest.mark.parametrize(("dearer_tiers", "nanousd"), [(False, 2_500_000), (True, 4_250_000)])
+def test_a_tier_that_was_asked_for_holds_for_the_other_models_of_an_answer_too(
+    nanousd: int, *, dearer_tiers: bool
+) -> None:
+    other = Usage(model="gpt-4o", input_tokens=1_000, output_tokens=0)
+    usage = Usage(model="gpt-4o", input_tokens=0, output_tokens=0, other_models=(other,))
+
+    found = tariff(GPT_4O).cost(usage, wall_ns=NOW, input_bytes=0, dearer_tiers=dearer_tiers)
+
+    assert found == nanousd
+
+
+def test_a_tier_has_a_price_where_the_table_or_the_operator_gives_it_one() -> None:
+    told = replace(GPT_4O, source="openai/gpt-4o")
+    untold = replace(model("untold", input="1", output="1"), source="openai/untold")
+    priced = tariff(told, untold, CHEAP)
+
+    assert [priced.knows_tiers_of(name) for name in ("gpt-4o", "untold", "cheap")] == [True, False, True]
 
 
 def test_the_models_in_one_answer_are_rounded_up_together() -> None:
