@@ -139,6 +139,18 @@ def test_what_took_no_place_gives_none_back(db: sqlite3.Connection, book: Sqlite
     assert _left(db, book, rate) == 0
 
 
+def test_what_is_observed_beyond_its_budget_says_so_and_takes_its_places(
+    db: sqlite3.Connection, book: SqliteBook
+) -> None:
+    money = [Claim(budget(CALL), "", CALL)]
+    book.reserve(db, "first", money=money, slots=[], rates=[FEW], force=False)
+
+    observed = book.reserve(db, "observed", money=money, slots=[], rates=[FEW], force=True)
+
+    assert (observed.refused is not None, len(observed.shares)) == (True, 1)
+    assert _left(db, book, FEW) == 8
+
+
 def test_a_question_that_found_the_reservation_of_another_takes_nothing_back(
     db: sqlite3.Connection, book: SqliteBook
 ) -> None:
