@@ -39,6 +39,7 @@ def verdicts(done: Proof) -> dict[str, str]:
     [
         {},
         {"client_ip": "xff:2", "reset_tz": "Australia/Lord_Howe", "budget": "1/hour, 5/week, 50/month"},
+        {"budget": "1/hour", "max_stream": "70m"},
         {"platform": "cloudflare", "edge_secret": "X-Edge:0123456789abcdef", "error_format": "anthropic"},
         {"platform": "cloudfront", "edge_secret": "X-Edge:0123456789abcdef"},
         {"client_ip": "forwarded:2", "unknown_client": "reject"},

@@ -12,7 +12,7 @@ from routeguard.cli.prove.application import Chat
 from routeguard.cli.prove.findings import Findings, NotRun
 from routeguard.cli.prove.stage import Bench, Stage
 from routeguard.cli.prove.waiting import wait_until
-from routeguard.money import ceil_div
+from routeguard.money import ceil_div, format_usd
 from routeguard.policy import Claim, Refused
 from routeguard.testing.driver import CancelAt
 from routeguard.testing.scripted import Script
@@ -97,7 +97,9 @@ async def crash(stage: Stage, found: Findings) -> None:
     """Nobody ends the request: after its lease the slot is back, its money is not, and a late ending still counts."""
     chat = stage.chat()
     chat.gate = anyio.Event()
-    async with stage.bench(chat, max_parallel=1, budget=stage.ceilings(1)) as bench:
+    # For ever, because the lease may end in another hour or day than it began.
+    only = f"{format_usd(stage.ceiling)}/total"
+    async with stage.bench(chat, max_parallel=1, budget=only) as bench:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bench.ask)
             await _called(chat)
