@@ -68,11 +68,8 @@ def around_a_mounted_application(namespace: str) -> App:
     return app
 
 
-def inside_of_quart(namespace: str) -> App:
+def quart_reports() -> Quart:
     app = Quart(__name__)
-    # Quart's own types of an ASGI application are narrower than anybody's.
-    inner: Any = app.asgi_app
-    app.asgi_app = RouteGuard(inner, **settings(namespace, paths="/chat"))  # type: ignore[assignment]
 
     @app.post("/chat")
     async def quart_chat() -> str:
@@ -80,6 +77,15 @@ def inside_of_quart(namespace: str) -> App:
         assert ours is not None, "the route is not guarded"
         ours.report(cost_usd="0.01")
         return "hello"
+
+    return app
+
+
+def inside_of_quart(namespace: str) -> App:
+    app = quart_reports()
+    # Quart's own types of an ASGI application are narrower than anybody's.
+    inner: Any = app.asgi_app
+    app.asgi_app = RouteGuard(inner, **settings(namespace, paths="/chat"))  # type: ignore[assignment]
 
     @app.get("/free")
     async def quart_free() -> str:
@@ -171,19 +177,6 @@ def test_a_root_path_is_a_prefix_of_segments_and_not_of_letters(serve: Serve, pa
     assert answer.status in {201, 404}
     assert site.ledger() == (ONE_CENT_SETTLED if answer.status == 201 else Ledger())
     assert sum(site.status()["requests"]["endings"].values()) == 1
-
-
-def quart_reports() -> App:
-    app = Quart(__name__)
-
-    @app.post("/chat")
-    async def handler() -> str:
-        ours = admission(quart_request.scope)
-        assert ours is not None, "the route is not guarded"
-        ours.report(cost_usd="0.01")
-        return "hello"
-
-    return app
 
 
 def litestar_reports() -> App:
