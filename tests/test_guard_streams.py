@@ -1,6 +1,7 @@
 """What passes through: every message at once and unchanged, and looked at in groups once it is gone."""
 
 import tracemalloc
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -75,6 +76,30 @@ async def test_a_buffer_that_is_used_again_is_not_looked_at_later(kind: type) ->
 
     await Client().call(guard)
 
+    assert await ending(guard) == {"kept": "0.1"}
+
+
+async def test_a_chunk_before_the_start_which_no_server_takes_is_not_read() -> None:
+    first, *_, last = chat_chunks(1, usage=USAGE, done=False)
+    client = Client()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        with suppress(RuntimeError):
+            await send(chunk(first + last))
+        await send(START)
+        await send(chunk(first))
+        await send(END)
+
+    async def strict(message: Any) -> None:
+        if not client.sent and message["type"] != "http.response.start":
+            raise RuntimeError("no start yet")
+        await client.send(message)
+
+    guard = guarded(app)
+
+    await guard(client.scope(), client.receive, strict)
+
+    assert client.chunks == [first, b""]
     assert await ending(guard) == {"kept": "0.1"}
 
 

@@ -221,7 +221,7 @@ class RouteGuard:
             guard.admitted(attempt)
             if not guard.rules.observe:
                 time_limit.set(guard.rules.stream_timeout_seconds)
-            await self.app(inner, receive, tap.send)
+            await self.app(inner, receive, tap.sender())
         except Exception:
             failure = "exception"
             if not time_limit.passed:

@@ -14,7 +14,6 @@ Rules that live here:
 import asyncio
 import inspect
 import sys
-from collections import deque
 from collections.abc import Awaitable
 
 from routeguard.admitted import TRUNCATED, Admission
@@ -29,7 +28,7 @@ READ_BYTES_MAX = 1_048_576
 #: Messages that send a file instead of bytes, of ASGI's two extensions for that.
 FILES = ("http.response.pathsend", "http.response.zerocopysend")
 #: Chunks that wait to be looked at, and the bytes of the largest that does.
-HELD_MAX = 31
+HELD_MAX = 63
 HELD_BYTES_MAX = 1_024
 
 
@@ -72,29 +71,36 @@ class Tap:
         self._read_response = read_response
         self._is_preflight = is_preflight
         self._reader: UsageReader | None = None
-        #: Forwarded, and not looked at yet; None where each message matters by itself.
-        self._held: deque[bytes] | None = None
+        #: Forwarded, and not looked at yet.
+        self._held: list[bytes] = []
         #: Status of the answer once it has started.
         self.status: int | None = None
         self.body_sent = False
         self._attempt = attempt
         self._time_limit = attempt.time_limit
 
-    def send(self, message: Message) -> Awaitable[None]:
+    def sender(self) -> Send:
         """What the application has for its `send`. The usual chunk of a stream takes no coroutine of its own."""
-        held = self._held
-        try:
-            # Only the body of an answer has both.
-            body, more_body = message["body"], message["more_body"]
-        except KeyError:
-            return self._forward(message)
-        # Other types than the specification's may change after they were sent.
-        if held is None or not more_body or type(body) is not bytes or self._time_limit.passed:
-            return self._forward(message)
-        if len(held) == HELD_MAX or len(body) > HELD_BYTES_MAX:
-            return self._forward(message)
-        held.append(body)
-        return self._send(message)
+        forward, send, held, time_limit = self._forward, self._send, self._held, self._time_limit
+        if self._is_preflight:
+            return forward
+
+        # A function of its own: what each chunk needs is at hand in it.
+        def pass_on(message: Message) -> Awaitable[None]:
+            try:
+                # Only the body of an answer has both.
+                body, more_body = message["body"], message["more_body"]
+            except KeyError:
+                return forward(message)
+            # Other types than the specification's may change after they were sent.
+            if not more_body or type(body) is not bytes or time_limit.passed:
+                return forward(message)
+            if len(held) == HELD_MAX or len(body) > HELD_BYTES_MAX:
+                return forward(message)
+            held.append(body)
+            return send(message)
+
+        return _marked(pass_on)
 
     async def _forward(self, message: Message) -> None:
         if self._time_limit.passed:
@@ -131,8 +137,8 @@ class Tap:
         if failure is None and self.status is not None and self.status >= 500:
             failure = "status_5xx"
         reader, read, seen, terminal = self._reader, None, False, False
+        self._look()
         if reader is not None:
-            self._look()
             read = reader.result(failed=failure is not None or disconnected or not complete)
             seen, terminal = reader.seen, reader.terminal
             if reader.finish in TRUNCATED:
@@ -150,12 +156,10 @@ class Tap:
 
     def _look(self, *chunks: bytes) -> None:
         """Look at what is held, and then at these."""
-        if self._reader is None:
-            return
         if held := self._held:
             chunks = (*held, *chunks)
             held.clear()
-        if chunks:
+        if chunks and self._reader is not None:
             self._reader.feed_all(chunks)
 
     async def _last(self) -> None:
@@ -166,20 +170,19 @@ class Tap:
     def _start(self, message: Message) -> Message:
         self.status = message["status"]
         self._attempt.response_started = True
+        self._held.clear()  # no server takes a body before the start
         headers = list(message.get("headers", ()))
         if self._read_response != "none":
             self._reader = answer_reader(
                 headers, read_bodies=self._read_response == "all", body_bytes_max=READ_BYTES_MAX
             )
-        if not self._is_preflight:
-            # Without a reader whatever is put in is let go.
-            self._held = deque(maxlen=None if self._reader is not None else 0)
         # As a list also where nothing is added: it may have been an iterator, which has been read.
         return {**message, "headers": [*headers, *self._extra_headers]}
 
 
-# `asgiref.sync.async_to_sync` warns of what does not look like a coroutine function. This returns the server's own.
-if sys.version_info >= (3, 12):
-    inspect.markcoroutinefunction(Tap.send)
-else:
-    Tap.send._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined] # noqa: SLF001
+def _marked(function: Send) -> Send:
+    """Marked as a coroutine function, for `asgiref` warns of what is none. What it returns is the server's own."""
+    if sys.version_info >= (3, 12):
+        return inspect.markcoroutinefunction(function)
+    function._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined] # noqa: SLF001
+    return function

@@ -339,8 +339,8 @@ FAULTS = [
     fault(
         "an answer is held back until it is whole",
         "tap.py",
-        "        return self._send(message)\n",
-        "        return self._send(message) if len(held) > 1 else asyncio.sleep(0)\n",
+        "            return send(message)\n",
+        "            return send(message) if len(held) > 1 else asyncio.sleep(0)\n",
         "stream",
     ),
     fault(
