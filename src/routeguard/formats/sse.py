@@ -1,21 +1,11 @@
 """The framing of an event stream (WHATWG HTML, section 9.2), one event at a time."""
 
 import re
-from typing import NamedTuple
 
 #: Two line ends in a row; a line ends with LF, CRLF or CR, and CRLF is one.
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _BYTE_ORDER_MARK = "\ufeff"
-
-
-class Event(NamedTuple):
-    """One event of a stream."""
-
-    #: Value of its `event:` line, or empty.
-    name: str
-    #: Its `data:` lines joined; None for one that has none, such as a comment that keeps the connection alive.
-    data: str | None
 
 
 def end_of_event(buffer: bytearray, start: int, *, with_cr: bool) -> int:
@@ -30,14 +20,18 @@ def end_of_event(buffer: bytearray, start: int, *, with_cr: bool) -> int:
     return blank_line + 2 if blank_line >= 0 else -1
 
 
-def parse_event(raw: bytes, *, first: bool) -> Event:
+def parse_event(raw: bytes, *, first: bool) -> tuple[str, str | None]:
     """One event of its lines. `first`: a byte order mark may stand before it.
+
+    Returns:
+        The value of its `event:` line, or an empty text, and its `data:` lines joined: None for an event that has none,
+        such as a comment that keeps the connection alive.
 
     Raises:
         ValueError: A line that is not a field of an event stream. The standard ignores those; a provider sends none.
     """
     if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2 and b"\r" not in raw:
-        return Event("", raw[6:-2].decode("utf-8", "replace"))
+        return "", raw[6:-2].decode("utf-8", "replace")
     text = raw.decode("utf-8", "replace")
     if first:
         text = text.removeprefix(_BYTE_ORDER_MARK)
@@ -51,4 +45,4 @@ def parse_event(raw: bytes, *, first: bool) -> Event:
             name = value.removeprefix(" ")
         elif field not in ("", "id", "retry"):
             raise ValueError("not a field of an event stream")
-    return Event(name, "\n".join(data) if data else None)
+    return name, "\n".join(data) if data else None

@@ -162,7 +162,7 @@ def _is_usage_chunk(event: bytes) -> bool:
     if b'"usage"' not in event or b"[" not in event:
         return False
     try:
-        data = parse_event(event, first=False).data
+        _, data = parse_event(event, first=False)
         chunk = parse_json(data) if data else None
     except ValueError:
         return False

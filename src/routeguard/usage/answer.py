@@ -80,8 +80,6 @@ LIFETIMES = {"5m": "cache_creation_5m", "1h": "cache_creation_1h"}
 #: Gemini's stream as a JSON array may send numbers for names.
 AUDIO = ("AUDIO", 4)
 FINISH_REASONS = {1: "STOP", 2: "MAX_TOKENS"}
-#: Why an answer of one choice ended: Anthropic, Bedrock, Ollama, Cohere.
-FINISHES = ("stop_reason", "stopReason", "done_reason", "finish_reason")
 
 #: Where an answer says who it is, and what made it.
 ANSWER_IDS = ("id", "responseId", "response_id")
@@ -108,22 +106,23 @@ def getter(holder: object) -> Getter:
     return lambda name: getattr(holder, name, None)
 
 
-def is_fast(get: Getter) -> bool:
-    """Anthropic's fast mode: a dearer service tier with a field of its own."""
-    return get("speed") == "fast"
-
-
 def finish_in(get: Getter) -> str | None:
-    finish = word_of(_first(get, FINISHES))
+    # The same in all members that may say it: what an answer of one choice says, Anthropic, Bedrock, Ollama, Cohere.
+    finish = word_of(get("stop_reason") or get("stopReason") or get("done_reason") or get("finish_reason"))
     for name in ("choices", "candidates"):
         if (choices := get(name)) is None:
             continue
         for choice in items_of(choices):
-            reason = _first(getter(choice), ("finish_reason", "finishReason"))
+            of = getter(choice)
+            reason = of("finish_reason") or of("finishReason")
+            if reason is None:
+                continue
             if isinstance(reason, int):
                 reason = FINISH_REASONS.get(reason, str(reason))
             finish = word_of(reason) or finish
     status = get("status")  # OpenAI Responses
+    if status is None:
+        return finish
     if status == "incomplete":
         return word_of(_at(get("incomplete_details"), ("reason",))) or "incomplete"
     return status if status in ("completed", "failed", "cancelled") and isinstance(status, str) else finish
@@ -131,7 +130,9 @@ def finish_in(get: Getter) -> str | None:
 
 def usage_in(get: Getter) -> object:
     """The usage object of an answer, or None."""
-    usage = _first(get, ("usage", "usageMetadata", "usage_metadata"))
+    usage = get("usage")
+    if usage is None:
+        usage = _first(get, ("usageMetadata", "usage_metadata"))
     if usage is None and (groq := get("x_groq")) is not None:
         usage = _at(groq, ("usage",))  # Groq says it twice in one chunk; one of them is read
     if usage is None and (choices := items_of(get("choices"))):
@@ -165,11 +166,9 @@ def counts_in(usage: object, get: Getter) -> dict[str, int]:
     return counts
 
 
-def tool_counts_in(get: Getter) -> dict[str, int]:
+def tool_counts_in(tool_usage: object) -> dict[str, int]:
     """What OpenAI Responses counts beside the usage object."""
-    if (used := get("tool_usage")) is None:
-        return {}
-    searches = _at(used, ("web_search", "num_requests"))
+    searches = _at(tool_usage, ("web_search", "num_requests"))
     return {} if searches is None else {"web_searches": count_of(searches)}
 
 

@@ -15,7 +15,6 @@ from routeguard.usage.answer import (
     counts_in,
     finish_in,
     getter,
-    is_fast,
     iterations_in,
     kind_in,
     model_in,
@@ -66,7 +65,8 @@ class Tally:
         self._model = self._latest_word(self._model, get, MODELS)
         self._read_tier(get)
         self.finish = self._latest(self.finish, finish_in(get))
-        self._note_counts(tool_counts_in(get))
+        if (used_tools := get("tool_usage")) is not None:
+            self._note_counts(tool_counts_in(used_tools))
         usage = usage_in(get)
         return usage is not None and self.read_usage(usage)
 
@@ -119,7 +119,7 @@ class Tally:
         return total([top, everything])
 
     def _read_tier(self, get: Getter) -> None:
-        if is_fast(get):
+        if get("speed") == "fast":  # Anthropic's fast mode: a dearer service tier with a field of its own
             self._service_tier = self._latest(self._service_tier, "fast")
         else:
             self._service_tier = self._latest_word(self._service_tier, get, TIERS)
