@@ -1,6 +1,6 @@
 """Reading what a whole JSON answer used."""
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -47,7 +47,7 @@ class BodyReader:
         else:
             self._body += chunk
 
-    def feed_all(self, chunks: Collection[bytes]) -> None:
+    def feed_all(self, chunks: Sequence[bytes]) -> None:
         for chunk in chunks:
             self.feed(chunk)
 

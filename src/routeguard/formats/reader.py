@@ -1,6 +1,6 @@
 """The one interface of everything that looks at an answer."""
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from typing import Protocol
 
 from routeguard.usage import Usage
@@ -28,7 +28,7 @@ class UsageReader(Protocol):
         """Look at the next bytes, wherever they were cut."""
         ...
 
-    def feed_all(self, chunks: Collection[bytes]) -> None:
+    def feed_all(self, chunks: Sequence[bytes]) -> None:
         """`feed` each of them; at least one."""
         ...
 

@@ -5,7 +5,7 @@ holds for them as well.
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from routeguard.formats.reader import UsageReader
@@ -65,7 +65,7 @@ class ReframedReader:
             self._lose()
             _logger.warning("a stream could not be read: %s", type(error).__name__)
 
-    def feed_all(self, chunks: Collection[bytes]) -> None:
+    def feed_all(self, chunks: Sequence[bytes]) -> None:
         for chunk in chunks:
             self.feed(chunk)
 

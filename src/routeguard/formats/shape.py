@@ -9,15 +9,13 @@ A model cannot write its way out of a hole: no quote, no line end and no backsla
 """
 
 import re
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import itemgetter
+from typing import NamedTuple
 
 #: Larger events are parsed every time.
 SHAPED_BYTES_MAX = 1024
-#: A longer end is no part of a pattern.
-MATCHED_END_MAX = 32
 #: Members at whose values no dialect looks, beyond their type. Adding one here means no `Dialect` and no `Tally` may
 #: ever read it.
 _TEXTS = rb"content|text|refusal|reasoning|reasoning_content|thinking|signature|partial_json|arguments|delta|response"
@@ -31,47 +29,66 @@ _TEXT = _PLAIN + rb'(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})' + _PLAIN + rb")*+"
 _NUMBER = rb"(?:0|[1-9][0-9]{0,17}+)"  # thousands of digits would be no JSON for us
 _BLANKS = rb"[ ]*+"  # Anthropic pads its events with blanks
 _FILLINGS = {"text": _TEXT, "padding": _PLAIN, "number": _NUMBER, "name": _PLAIN, "blanks": _BLANKS}
-#: One quote in front of all alternatives: only where one stands is anything compared.
+#: One quote in front of all alternatives, and what they begin with: only where both stand is anything compared.
 _HOLE = re.compile(
-    rb'"(?:(?:' + _TEXTS + rb')":[ ]?"(?P<text>' + _TEXT + rb')"'
+    rb'"(?=[acdioprst])(?:(?:' + _TEXTS + rb')":[ ]?"(?P<text>' + _TEXT + rb')"'
     rb"|(?:" + _PADDINGS + rb')":[ ]?"(?P<padding>' + _PLAIN + rb')"'
     rb"|(?:" + _NUMBERS + rb')":[ ]?(?P<number>' + _NUMBER + rb")"
     rb"|(?:" + _NAMES + rb')":[ ]?"(?P<name>' + _PLAIN + rb')")'
 )
 
-Matcher = Callable[[bytes, int], object]
-#: Stands between two events that are matched together. No event that has a shape holds one.
-_BETWEEN = b"\0"
+Matcher = Callable[..., object]
+_BLANK = b" "
+_NUL = b"\0"
+#: Whether a text, or a padding, is nothing but one. In neither of them a blank is a part of anything: two of them with
+#: a blank between them are one exactly if each of them is.
+_LONE = {kind: re.compile(_FILLINGS[kind]).fullmatch for kind in ("text", "padding")}
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """An event is of this shape if it starts with `before`, and `rest` matches all that follows."""
+class Shape(NamedTuple):
+    """An event is of this shape if it is `before`, something that `inside` matches, and `after`."""
 
     before: bytes
-    #: `rest(event, len(before))` is true for the bytes from the first hole on.
-    rest: Matcher
-    #: True for those bytes of several events with `_BETWEEN` between them; None where the end is not in the pattern.
-    rests: Callable[[bytes], object] | None = None
+    after: bytes
+    #: `inside(event, start, end)` is true for the bytes from the first hole to the last.
+    inside: Matcher
+    #: `insides` is true for those of several events with this between them, if it stands in none of them; a blank may.
+    between: bytes
+    insides: Matcher
 
-    def is_of_all(self, events: Collection[bytes]) -> bool:
-        """Whether all of them are surely of this shape; False says nothing. Takes half as long as one by one."""
-        before = self.before
-        # All that lies between two texts, by their order, begins with what both of them begin with.
-        if self.rests is None or not (min(events).startswith(before) and max(events).startswith(before)):
+    def is_of(self, event: bytes) -> bool:
+        """Whether the event is of this shape."""
+        before, after = self.before, self.after
+        return (
+            event.startswith(before)
+            and event.endswith(after)
+            and self.inside(event, len(before), len(event) - len(after)) is not None
+        )
+
+    def is_of_all(self, events: Sequence[bytes]) -> bool:
+        """Whether all of them are, in a third of the time that it takes one by one."""
+        before, after, between = self.before, self.after, self.between
+        insides = [*map(itemgetter(slice(len(before), -len(after))), events)]
+        # An event that is shorter than both ends together would make the second of these the shorter one.
+        if before + (after + before).join(insides) + after != b"".join(events):
             return False
-        joined = _BETWEEN.join(map(itemgetter(slice(len(before), None)), events))
-        # One more stands in an event, which could end there as if another began, and hide what follows.
-        return joined.count(_BETWEEN) < len(events) and bool(self.rests(joined))
+        joined = between.join(insides)
+        # A NUL that stands in an event could end it there as if another began, and hide what follows.
+        is_parted = between == _BLANK or joined.count(between) < len(events)
+        return is_parted and self.insides(joined) is not None
+
+
+def _matches_nothing(*_: object) -> None:
+    return None
 
 
 #: The shape of no event: text in UTF-8 has no such byte.
-NO_SHAPE = Shape(before=b"\xff", rest=lambda event, start: None)
+NO_SHAPE = Shape(b"\xff", b"\xff", _matches_nothing, _NUL, _matches_nothing)
 
 
 def shape_of(event: bytes) -> Shape | None:
     """The shape of an event that was parsed, was of its dialect, and told nothing. None for one without holes."""
-    if len(event) > SHAPED_BYTES_MAX or _BETWEEN in event:
+    if len(event) > SHAPED_BYTES_MAX:
         return None
     holes = [(hole.span(kind), kind) for hole in _HOLE.finditer(event) if (kind := hole.lastgroup)]
     inside, _, rest = event.rpartition(b"}")
@@ -82,31 +99,17 @@ def shape_of(event: bytes) -> Shape | None:
     if not holes:
         return None
     (start, end), kind = holes[0]
-    before, pattern = event[:start], _FILLINGS[kind]
+    before = event[:start]
+    if len(holes) == 1 and kind in _LONE:
+        return Shape(before, event[end:], _LONE[kind], _BLANK, _LONE[kind])
+    pattern = _FILLINGS[kind]
     for (next_start, next_end), next_kind in holes[1:]:
         pattern += re.escape(event[end:next_start]) + _FILLINGS[next_kind]
         end = next_end
-    return _shape(before, pattern, event[end:])
-
-
-def _shape(before: bytes, pattern: bytes, after: bytes) -> Shape:
-    """The shape with these holes, and with `after` behind them.
-
-    A long end is compared as memory: that is faster, and it may hold the name of the stream, which would make each
-    stream compile a pattern of its own.
-    """
-    if len(after) <= MATCHED_END_MAX:
-        one = pattern + re.escape(after)
-        several = one + b"(?:" + re.escape(_BETWEEN) + one + b")*"
-        return Shape(before, _matcher_of(one), _matcher_of(several))
-    middle, after_bytes = _matcher_of(pattern), len(after)
-
-    def rest(event: bytes, start: int) -> object:
-        return event.endswith(after) and middle(event, start, len(event) - after_bytes)
-
-    return Shape(before, rest)
+    several = pattern + b"(?:" + _NUL + pattern + b")*"
+    return Shape(before, event[end:], _matcher_of(pattern), _NUL, _matcher_of(several))
 
 
 @lru_cache(maxsize=128)  # a provider has a handful; compiling one takes about 0.3 ms
-def _matcher_of(pattern: bytes) -> Callable[..., object]:
+def _matcher_of(pattern: bytes) -> Matcher:
     return re.compile(pattern).fullmatch

@@ -10,11 +10,11 @@ Rules that live here:
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from routeguard.formats.dialects import Dialect, is_error, opened_by
 from routeguard.formats.reader import UsageReader
-from routeguard.formats.shape import NO_SHAPE, Shape, shape_of
+from routeguard.formats.shape import NO_SHAPE, shape_of
 from routeguard.formats.sse import end_of_event, parse_event
 from routeguard.formats.strict_json import Json, parse_json
 from routeguard.usage import Tally, Usage
@@ -39,15 +39,12 @@ class StreamReader:
     """Knows at any time what the stream has reported so far."""
 
     __slots__ = (
-        "_before",
-        "_before_bytes",
         "_billed",
         "_carry",
         "_dialect",
         "_event_bytes_max",
         "_events",
         "_readable",
-        "_rest",
         "_shape",
         "_shapes",
         "_spoiled",
@@ -70,7 +67,7 @@ class StreamReader:
         #: Events looked into, and shapes learnt.
         self._events = 0
         self._shapes = 0
-        self._take_shape(NO_SHAPE)
+        self._shape = NO_SHAPE
 
     @property
     def seen(self) -> bool:
@@ -82,23 +79,21 @@ class StreamReader:
 
     def feed(self, chunk: bytes) -> None:
         try:
-            # The usual chunk is one event of the shape seen last. Most of its bytes are compared as memory, which is
-            # several times faster than matching them.
-            if chunk.startswith(self._before) and self._rest(chunk, self._before_bytes) and not self._carry:
-                return
-            self._take(chunk)
+            # The usual chunk is one event of the shape seen last.
+            if self._carry or not self._shape.is_of(chunk):
+                self._take(chunk)
         except Exception as error:  # noqa: BLE001  a bug here must not break the answer that passes by
             self._stop()
             _logger.warning("a stream could not be read: %s", type(error).__name__)
 
-    def feed_all(self, chunks: Collection[bytes]) -> None:
-        try:
-            is_known = not self._carry and self._shape.is_of_all(chunks)
-        except (AttributeError, TypeError):  # one of them is not bytes, of which `feed` will complain
-            is_known = False
-        if not is_known:
-            for chunk in chunks:
-                self.feed(chunk)
+    def feed_all(self, chunks: Sequence[bytes]) -> None:
+        start = 0
+        while start < len(chunks):
+            run = self._run_of(chunks, start)
+            if len(run) == 1 or not self._shape.is_of_all(run):
+                for chunk in run:
+                    self.feed(chunk)
+            start += len(run)
 
     def result(self, *, failed: bool) -> Usage | None:
         if self._carry:
@@ -109,11 +104,26 @@ class StreamReader:
             return None
         return self._tally.usage_of_answer()
 
+    def _run_of(self, chunks: Sequence[bytes], start: int) -> Sequence[bytes]:
+        """The chunks from `start` on that may all be of the shape seen last; the first of them where that is not."""
+        before, end = self._shape.before, start + 1
+        try:
+            if self._carry or not chunks[start].startswith(before):
+                pass
+            elif chunks[-1].startswith(before):
+                end = len(chunks)
+            else:
+                while chunks[end].startswith(before):  # which the last does not
+                    end += 1
+        except (AttributeError, TypeError):
+            pass  # one of them is not bytes, of which `feed` will complain
+        return chunks[start:end]
+
     def _take(self, chunk: bytes) -> None:
         if not self._readable and self._is_over():
             return
         carry = self._carry
-        if not carry and chunk.endswith(b"\n\n") and chunk.find(b"\n\n") == len(chunk) - 2 and b"\r" not in chunk:
+        if not carry and chunk.find(b"\n\n") == len(chunk) - 2 > 0 and b"\r" not in chunk:
             self._look(chunk)  # the usual chunk is one whole event, needs no copy, and is not of the shape seen last
             return
         searched = max(len(carry) - 1, 0)  # of an end that lies across the seam, at least one byte has come
@@ -133,9 +143,7 @@ class StreamReader:
 
     def _pass(self, raw: bytes) -> None:
         """One whole event, with the empty line that ends it."""
-        if raw.startswith(self._before) and self._rest(raw, self._before_bytes):
-            return
-        if self._readable or not self._is_over():
+        if not self._shape.is_of(raw) and (self._readable or not self._is_over()):
             self._look(raw)
 
     def _look(self, raw: bytes) -> None:
@@ -148,7 +156,7 @@ class StreamReader:
             self._read(raw)
         except ValueError:
             self._readable = False
-            self._take_shape(NO_SHAPE)
+            self._shape = NO_SHAPE
 
     def _read(self, raw: bytes) -> None:
         """Raises ValueError for what no provider sends, and for usage that cannot be right."""
@@ -165,7 +173,7 @@ class StreamReader:
         if failed:
             self._spoiled = True
             self._billed = False
-            self._take_shape(NO_SHAPE)
+            self._shape = NO_SHAPE
         dialect = self._dialect or opened_by(event)
         if self.terminal and dialect is not None and self._is_another_answer(dialect):
             raise ValueError("a second answer in the same stream")
@@ -190,7 +198,7 @@ class StreamReader:
             self.terminal = True
         if self._tally.changes == known:
             return True
-        self._take_shape(NO_SHAPE)  # it may hold what has just been replaced, and would have to be read again
+        self._shape = NO_SHAPE  # it may hold what has just been replaced, and would have to be read again
         return False
 
     def _learn(self, raw: bytes) -> None:
@@ -201,16 +209,11 @@ class StreamReader:
         """
         if self._events > 1 and self._shapes < SHAPES_MAX and (shape := shape_of(raw)) is not None:
             self._shapes += 1
-            self._take_shape(shape)
-
-    def _take_shape(self, shape: Shape) -> None:
-        self._shape = shape
-        self._before, self._before_bytes = shape.before, len(shape.before)
-        self._rest = shape.rest
+            self._shape = shape
 
     def _stop(self) -> None:
         """Look no further."""
         self._readable = False
         self._events = FOREIGN_EVENTS_MAX
         self._carry.clear()
-        self._take_shape(NO_SHAPE)
+        self._shape = NO_SHAPE
