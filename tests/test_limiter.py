@@ -372,7 +372,7 @@ def test_the_state_of_one_rate_stays_small(clock: FakeClock) -> None:
         wait(clock, 7)
 
     assert ticket is not None
-    (window,) = ticket.windows
+    ((window, _),) = ticket.counted
     assert len(getattr(window, "buckets")) <= BUCKETS + 1  # noqa: B009 - only this kind of window has buckets
 
 

@@ -14,6 +14,7 @@ Rules that live here:
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cachetools import LRUCache
 
@@ -39,8 +40,7 @@ class RateRefused(Exception):
         self.per_client = per_client
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """What a client has left of one rate."""
 
     rate: Rate
@@ -75,6 +75,10 @@ class ExactWindow:
     def wait_ns(self, now_ns: int, window_ns: int, quota: int) -> int:
         """Nanoseconds until one more claim fits; asked only of a full window."""
         return self.times[-quota] + window_ns - now_ns
+
+    def reset_ns(self, now_ns: int, window_ns: int) -> int:
+        """Nanoseconds until the oldest slot is back; the whole window when none is in use."""
+        return self.times[0] + window_ns - now_ns if self.times else window_ns
 
 
 class BucketWindow:
@@ -124,25 +128,42 @@ class BucketWindow:
                 return last + window_ns - now_ns
         raise AssertionError("a full window holds as many claims as its quota")
 
+    def reset_ns(self, now_ns: int, window_ns: int) -> int:
+        """Nanoseconds until the oldest slot is back; the whole window when none is in use."""
+        return self.buckets[0][1] + window_ns - now_ns if self.buckets else window_ns
+
 
 RateWindow = ExactWindow | BucketWindow
+#: A rate and the window it is counted in.
+Counted = tuple[RateWindow, Rate]
 
 
 class ClientState:
-    """One client's windows, by their length and kind, and its refusals."""
+    """One client's windows, each with its length, and its refusals."""
 
-    __slots__ = ("refusals", "windows")
+    __slots__ = ("_counted", "_rates", "refusals", "windows")
 
     def __init__(self) -> None:
-        self.windows: dict[tuple[int, bool], RateWindow] = {}
+        self.windows: list[tuple[int, RateWindow]] = []
         self.refusals: BucketWindow | None = None
+        self._rates: tuple[Rate, ...] = ()
+        self._counted: tuple[Counted, ...] = ()
 
     def window(self, rate: Rate) -> RateWindow:
-        key = (rate.window_ns, rate.quota <= EXACT_MAX)
-        window = self.windows.get(key)
-        if window is None:
-            window = self.windows[key] = ExactWindow() if rate.quota <= EXACT_MAX else BucketWindow()
+        kind = ExactWindow if rate.quota <= EXACT_MAX else BucketWindow
+        for window_ns, window in self.windows:
+            if window_ns == rate.window_ns and isinstance(window, kind):
+                return window
+        window = kind()
+        self.windows.append((rate.window_ns, window))
         return window
+
+    def counted(self, rates: Sequence[Rate]) -> tuple[Counted, ...]:
+        """Each rate with its window. A guard asks for the same ones each time, and finds them put together."""
+        rates = tuple(rates)  # of a tuple this is the tuple itself
+        if rates is not self._rates:
+            self._rates, self._counted = rates, tuple((self.window(rate), rate) for rate in rates)
+        return self._counted
 
 
 @dataclass(slots=True)
@@ -150,7 +171,7 @@ class RateTicket:
     """One slot of each rate, taken at one moment."""
 
     claimed_ns: int
-    windows: Sequence[RateWindow]
+    counted: Sequence[Counted]
     #: What the client has left of its tightest rate after this claim; None without client rates.
     left: Left | None
 
@@ -178,23 +199,22 @@ class RateLimiter:
             now_ns = self._clock.monotonic_ns()
             known = self._clients.get(client) if rates else None
             state = known or ClientState()
-            own = [state.window(rate) for rate in rates]
-            shared = [self._everybody.window(rate) for rate in global_rates]
-            client_wait_ns = max(_wait_ns(own, rates, now_ns), _refusal_wait_ns(state.refusals, rates, now_ns))
-            global_wait_ns = _wait_ns(shared, global_rates, now_ns)
-            if client_wait_ns or global_wait_ns:
-                raise RateRefused(max(client_wait_ns, global_wait_ns), per_client=client_wait_ns > 0)
-            windows = (*own, *shared)
-            for window, rate in zip(windows, (*rates, *global_rates), strict=True):
+            own, shared = state.counted(rates), self._everybody.counted(global_rates)
+            counted = own + shared
+            refusal_wait_ns = 0 if state.refusals is None else _refusal_wait_ns(state.refusals, rates, now_ns)
+            if refusal_wait_ns or _wait_ns(counted, now_ns):
+                client_wait_ns = max(_wait_ns(own, now_ns), refusal_wait_ns)
+                raise RateRefused(max(client_wait_ns, _wait_ns(shared, now_ns)), per_client=client_wait_ns > 0)
+            for window, rate in counted:
                 window.add(now_ns, rate.window_ns)
             if rates and known is None:
                 self._clients[client] = state
-            return RateTicket(now_ns, windows, _fewest_left(own, rates, now_ns))
+            return RateTicket(now_ns, counted, _fewest_left(own, now_ns))
 
     def give_back(self, ticket: RateTicket) -> None:
         """Return the slots of a request that was refused for money, slots or a sick ledger."""
         with self._lock:
-            for window in ticket.windows:
+            for window, _ in ticket.counted:
                 window.give_back(ticket.claimed_ns)
 
     def count_refusal(self, client: str, rates: Sequence[Rate]) -> None:
@@ -217,24 +237,24 @@ class RateLimiter:
         with self._lock:
             now_ns = self._clock.monotonic_ns()
             state = self._clients.get(client) or ClientState()
-            return _fewest_left([state.window(rate) for rate in rates], rates, now_ns)
+            return _fewest_left(state.counted(rates), now_ns)
 
 
-def _wait_ns(windows: Sequence[RateWindow], rates: Sequence[Rate], now_ns: int) -> int:
+def _wait_ns(counted: Sequence[Counted], now_ns: int) -> int:
     """Nanoseconds until every rate has a slot free; 0 when each has one now."""
     wait_ns = 0
-    for window, rate in zip(windows, rates, strict=True):
+    for window, rate in counted:
         if window.used(now_ns, rate.window_ns) >= rate.quota:
             wait_ns = max(wait_ns, window.wait_ns(now_ns, rate.window_ns, rate.quota))
     return wait_ns
 
 
-def _fewest_left(windows: Sequence[RateWindow], rates: Sequence[Rate], now_ns: int) -> Left | None:
+def _fewest_left(counted: Sequence[Counted], now_ns: int) -> Left | None:
     fewest: Left | None = None
-    for window, rate in zip(windows, rates, strict=True):
+    for window, rate in counted:
         remaining = max(0, rate.quota - window.used(now_ns, rate.window_ns))
         if fewest is None or remaining < fewest.remaining:
-            fewest = Left(rate, remaining, _reset_ns(window, now_ns, rate))
+            fewest = Left(rate, remaining, window.reset_ns(now_ns, rate.window_ns))
     return fewest
 
 
@@ -242,18 +262,9 @@ def _tightest(rates: Sequence[Rate]) -> Rate:
     return min(rates, key=lambda rate: (rate.quota, rate.window_ns))
 
 
-def _refusal_wait_ns(refusals: BucketWindow | None, rates: Sequence[Rate], now_ns: int) -> int:
-    if refusals is None:
-        return 0
+def _refusal_wait_ns(refusals: BucketWindow, rates: Sequence[Rate], now_ns: int) -> int:
     tightest = _tightest(rates)
     quota = REFUSALS_PER_QUOTA * tightest.quota
     if refusals.used(now_ns, tightest.window_ns) < quota:
         return 0
     return refusals.wait_ns(now_ns, tightest.window_ns, quota)
-
-
-def _reset_ns(window: RateWindow, now_ns: int, rate: Rate) -> int:
-    """Nanoseconds until the oldest slot is back; the whole window when none is in use."""
-    if isinstance(window, ExactWindow):
-        return window.times[0] + rate.window_ns - now_ns if window.times else rate.window_ns
-    return window.buckets[0][1] + rate.window_ns - now_ns if window.buckets else rate.window_ns

@@ -121,7 +121,7 @@ def _count(db: sqlite3.Connection, namespace: int, change: int) -> None:
 
 def _dump(state: ClientState, now_ns: int) -> str:
     rows = []
-    for (window_ns, _), window in state.windows.items():
+    for window_ns, window in state.windows:
         if window.used(now_ns, window_ns):
             rows.append([window_ns, window.times if isinstance(window, ExactWindow) else window.buckets])
     return json_text(rows)
