@@ -6,6 +6,7 @@ here one timer serves a request, and where it rings too early it is set again.
 
 import asyncio
 import math
+from functools import cache
 from types import TracebackType
 from typing import Protocol
 
@@ -53,7 +54,7 @@ class AsyncioTimeLimit:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.passed = False
         self._loop = loop
-        self._scope = anyio.CancelScope()
+        self._scope = _asyncio_scope()()
         self._deadline = self._rings_at = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
@@ -90,6 +91,15 @@ class AsyncioTimeLimit:
             self._scope.cancel()
         elif self._deadline != math.inf:
             self._arm(self._deadline)
+
+
+@cache
+def _asyncio_scope() -> type[anyio.CancelScope]:
+    """The class of the scopes of asyncio, to be asked for where it runs.
+
+    `anyio.CancelScope` finds it out anew for every scope, and has each initialised twice.
+    """
+    return type(anyio.CancelScope())
 
 
 class ScopeTimeLimit:
