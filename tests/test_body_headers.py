@@ -192,24 +192,14 @@ def test_an_empty_type_is_no_type() -> None:
 def test_no_sign_of_a_body_needs_no_type() -> None:
     head = head_of(("host", "shop.example"), ("accept", "*/*"))
 
-    assert head == BodyHead(None, None, None, has_body_headers=False, expects_continue=False)
+    assert head == BodyHead(declared_bytes=None, kind=None, boundary=None)
 
 
 @pytest.mark.parametrize("value", ["image/png", "application/json; charset=utf-16"])
 def test_an_empty_body_may_have_any_type(value: str) -> None:
     head = head_of(("content-length", "0"), ("content-type", value))
 
-    assert not head.has_body_headers
-
-
-@pytest.mark.parametrize("sign_of_a_body", [("content-length", "1"), ("transfer-encoding", "chunked")])
-def test_the_signs_of_a_body_are_reported(sign_of_a_body: tuple[str, str]) -> None:
-    assert head_of(sign_of_a_body, JSON).has_body_headers
-
-
-@pytest.mark.parametrize(("value", "expects"), [("100-continue", True), (" 100-Continue", True), ("200-ok", False)])
-def test_a_client_that_waits_to_send_is_reported(value: str, expects: bool) -> None:
-    assert head_of(("expect", value), JSON).expects_continue is expects
+    assert head == BodyHead(declared_bytes=0, kind=None, boundary=None)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +255,7 @@ def test_a_refusal_does_not_repeat_what_was_sent() -> None:
     assert "application/json" in refused.value.message
 
 
-NAMES = [b"content-length", b"content-type", b"content-encoding", b"transfer-encoding", b"expect", b"x"]
+NAMES = [b"content-length", b"content-type", b"content-encoding", b"transfer-encoding", b"x"]
 
 
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.binary(max_size=20))), st.integers(0, 2000))

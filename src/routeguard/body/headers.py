@@ -6,12 +6,12 @@ nothing here trusts that a server has looked. What is read is never more lenient
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from routeguard.body.rules import BodyRules
 from routeguard.errors import Rejected
 
-_READ = frozenset({b"content-length", b"transfer-encoding", b"content-encoding", b"content-type", b"expect"})
+_READ = frozenset({b"content-length", b"transfer-encoding", b"content-encoding", b"content-type"})
 _BLANKS = b" \t"
 
 #: Where a length stops being worth reading: far above any body, far below what `int()` refuses to parse.
@@ -35,9 +35,8 @@ _TYPE_EXAMPLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BodyHead:
-    """What the headers announce."""
+class BodyHead(NamedTuple):
+    """What the headers announce. A named tuple, because a request makes one."""
 
     #: Declared length in bytes, or None if the headers do not say.
     declared_bytes: int | None
@@ -45,13 +44,9 @@ class BodyHead:
     kind: str | None
     #: Boundary of a multipart body; None when it has no usable one.
     boundary: bytes | None
-    #: Whether a body is on its way: a length above zero, or a transfer encoding.
-    has_body_headers: bool
-    #: Whether the client waits for `100 Continue` before it sends.
-    expects_continue: bool
 
 
-NO_BODY = BodyHead(None, None, None, has_body_headers=False, expects_continue=False)
+NO_BODY = BodyHead(declared_bytes=None, kind=None, boundary=None)
 
 
 def check_headers(headers: Sequence[tuple[bytes, bytes]], *, target_bytes: int, rules: BodyRules) -> BodyHead:
@@ -74,19 +69,16 @@ def check_headers(headers: Sequence[tuple[bytes, bytes]], *, target_bytes: int, 
         _check_encoding(encodings)
 
     kind, boundary = None, None
-    has_body_headers = has_transfer_encoding or bool(declared_bytes)
     if declared_bytes != 0:  # an empty body needs no type, and a type it has does no harm
         if types := found.get(b"content-type"):
             kind, boundary = _read_type(types)
-        if kind is None and has_body_headers:
+        if kind is None and (has_transfer_encoding or declared_bytes is not None):
             kind = "binary"
         if kind is not None:
             check_kind(kind, rules)
     if (declared_bytes or 0) + target_bytes > rules.bytes_max:
         raise too_large(rules.bytes_max)
-
-    expects_continue = any(value.strip(_BLANKS).lower() == b"100-continue" for value in found.get(b"expect", ()))
-    return BodyHead(declared_bytes, kind, boundary, has_body_headers, expects_continue)
+    return BodyHead(declared_bytes, kind, boundary)
 
 
 def check_kind(kind: str, rules: BodyRules) -> None:
