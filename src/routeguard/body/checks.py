@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from json import detect_encoding
+from typing import NamedTuple
 
 from routeguard.body.fields import check_output_fields, check_price_fields, read_fields
 from routeguard.body.forms import Form, read_multipart, read_urlencoded
@@ -15,11 +16,12 @@ from routeguard.errors import Rejected
 #: What may stand before the first character of a JSON text: its white space, byte order marks, and the zeros of
 #: UTF-16 and UTF-32.
 _BEFORE_JSON = b" \t\r\n\0\xef\xbb\xbf\xfe\xff"
+#: What a request without a query asks in it. Nobody writes to it.
+_NO_QUERY = Form()
 
 
-@dataclass(frozen=True, slots=True)
-class BodyFacts:
-    """What a request holds, once it passed."""
+class BodyFacts(NamedTuple):
+    """What a request holds, once it passed. A named tuple, because a request makes one."""
 
     #: Most bytes of text a model can be given from body, path and query: what was received, plus what normalising
     #: can add to it.
@@ -61,7 +63,7 @@ def check_body(
     if received_bytes > rules.bytes_max:
         raise too_large(rules.bytes_max)
     content = _read_body(body, head, rules) if body else _Content()
-    query_form = read_urlencoded(query) if query else Form()
+    query_form = read_urlencoded(query) if query else _NO_QUERY
     fields = read_fields(content.document, [*content.texts, *query_form.texts])
     media_parts = content.media_parts + query_form.media_parts
     chars = content.chars + query_form.chars
@@ -143,7 +145,7 @@ def _read_json(body: bytes, kind: str) -> _Content | None:
     if is_opaque:
         text = _decode(body)
     survey = survey_json(document, text)
-    return _Content(document, (), survey.chars, survey.growth_bytes, survey.media_parts)
+    return _Content(document, (), *survey)
 
 
 def _decode(body: bytes) -> str:

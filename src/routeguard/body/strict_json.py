@@ -5,9 +5,8 @@ and two readers may read differently (a key twice, NaN), it is made to leave a m
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from json import JSONDecodeError, JSONDecoder
-from typing import Final, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from routeguard.body.text_size import is_data_url, normalised_bytes
 from routeguard.errors import Rejected
@@ -37,9 +36,8 @@ class NotJson(ValueError):
     """`json.loads` would not accept this text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What a document holds besides its structure."""
+class Survey(NamedTuple):
+    """What a document holds besides its structure. A named tuple, because a request makes one."""
 
     #: Code points over all string values (keys are not counted).
     chars: int
@@ -93,7 +91,7 @@ def survey_json(document: JsonValue, text: str) -> Survey:
         except UnicodeEncodeError:
             # Python would fail to send it, and others would replace it: nobody means half a character (RFC 7493 §2.1).
             raise _bad_request("The JSON body has half of a surrogate pair (\\ud800 to \\udfff).") from None
-    has_media = any(map(_media_in_keys, [fields for fields in objects if not _MEDIA_PART_KEYS.isdisjoint(fields)]))
+    has_media = _any_media_in_keys(objects)
     if not has_media and (has_escapes or (";" in text and ";base64," in text.lower())):
         # Without an escape for a letter, a decoded string holds no letters that the text does not.
         has_media = any(map(is_data_url, strings))
@@ -126,6 +124,13 @@ def _collect(document: JsonValue) -> tuple[list[JsonObject], list[str]]:
             return objects, strings
         level = next_level
     raise _too_deep()
+
+
+def _any_media_in_keys(objects: Iterable[JsonObject]) -> bool:
+    for fields in objects:  # noqa: SIM110 - a generator would cost more than the look at most bodies
+        if not _MEDIA_PART_KEYS.isdisjoint(fields) and _media_in_keys(fields):
+            return True
+    return False
 
 
 def _count_media(document: JsonValue) -> int:
