@@ -10,8 +10,7 @@ Rules that live here:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from routeguard.body.strict_json import JsonObject, JsonValue
 from routeguard.errors import Rejected
@@ -30,14 +29,15 @@ class FieldRules(Protocol):
     def only_fields(self) -> frozenset[str] | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """The named values of one request."""
+class Fields(NamedTuple):
+    """The named values of one request. A named tuple, because each request makes one."""
 
     #: The JSON body if it is an object, then the objects that an SDK call merges into it.
     objects: tuple[JsonObject, ...]
     #: Names and values of form and query, which are all text.
     texts: Sequence[tuple[str, str]]
+    #: Every name among them, so that a check sees at once whether there is anything to look into.
+    names: frozenset[str]
     #: Whether they look like the parameters of a model call.
     is_model_body: bool
 
@@ -68,6 +68,8 @@ _OUTPUT_CAPS = _spelled("max_tokens max_completion_tokens max_output_tokens max_
 _ANSWER_COUNTS = _spelled("n best_of candidate_count")
 _OUTPUT_FIELDS = frozenset({*_OUTPUT_CAPS, *_ANSWER_COUNTS})
 _SETTINGS = frozenset(_spelled("generation_config inference_config options parameters"))
+#: Where a request says how much output it wants: in one of these, inside one of these, or by several prompts.
+_OUTPUT_PLACES = frozenset({*_OUTPUT_FIELDS, *_SETTINGS, "prompt"})
 
 #: Arguments by which the Python SDKs (OpenAI, google-genai) take parameters of the call that are not their own.
 _MERGED = ("extra_body", "config")
@@ -89,12 +91,12 @@ def read_fields(document: JsonValue, texts: Sequence[tuple[str, str]]) -> Fields
     """The fields of a request; `document` is its JSON body, None if it has none."""
     objects: tuple[JsonObject, ...] = ()
     if type(document) is dict:
-        merged = [inner for name in _MERGED if type(inner := document.get(name)) is dict]
-        objects = (document, *merged)
-    is_model_body = any(not _MODEL_FIELDS.isdisjoint(fields) for fields in objects) or any(
-        name in _MODEL_FIELDS for name, _ in texts
-    )
-    return Fields(objects, texts, is_model_body)
+        objects = (document,)
+        for name in _MERGED:
+            if type(inner := document.get(name)) is dict:
+                objects += (inner,)
+    names = frozenset().union(*objects, dict(texts))
+    return Fields(objects, texts, names, not _MODEL_FIELDS.isdisjoint(names))
 
 
 def check_price_fields(fields: Fields, rules: FieldRules) -> str | None:
@@ -105,7 +107,7 @@ def check_price_fields(fields: Fields, rules: FieldRules) -> str | None:
     """
     if rules.only_fields is not None:
         _check_listed(fields, rules.only_fields)
-    if not fields.is_model_body:
+    if not fields.is_model_body or _WATCHED.isdisjoint(fields.names):
         return None
     model = _check_model(fields, rules)
     for name in _price_changing(fields):
@@ -125,7 +127,7 @@ def check_output_fields(fields: Fields, rules: FieldRules) -> None:
     Raises:
         Rejected: 400 `output_too_large`.
     """
-    if not fields.is_model_body:
+    if not fields.is_model_body or _OUTPUT_PLACES.isdisjoint(fields.names):
         return
     for place in _output_places(fields):
         for name in sorted(_OUTPUT_FIELDS.intersection(place)):
