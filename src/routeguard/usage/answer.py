@@ -106,36 +106,33 @@ def getter(holder: object) -> Getter:
     return lambda name: getattr(holder, name, None)
 
 
-def finish_in(get: Getter) -> str | None:
-    # The same in all members that may say it: what an answer of one choice says, Anthropic, Bedrock, Ollama, Cohere.
-    finish = word_of(get("stop_reason") or get("stopReason") or get("done_reason") or get("finish_reason"))
-    for name in ("choices", "candidates"):
-        if (choices := get(name)) is None:
-            continue
-        for choice in items_of(choices):
-            of = getter(choice)
-            reason = of("finish_reason") or of("finishReason")
-            if reason is None:
-                continue
-            if isinstance(reason, int):
-                reason = FINISH_REASONS.get(reason, str(reason))
-            finish = word_of(reason) or finish
+def finish_in(get: Getter, choices: Sequence[object]) -> str | None:
+    """Why an answer ended: what the last of its choices says, or it itself where it has none."""
+    finish: object = None
+    for choice in choices or items_of(get("candidates")):
+        of = getter(choice)
+        finish = of("finish_reason") or of("finishReason") or finish
+    if isinstance(finish, int):
+        finish = FINISH_REASONS.get(finish, str(finish))
+    if finish is not None or choices:
+        return word_of(finish)
     status = get("status")  # OpenAI Responses
-    if status is None:
-        return finish
     if status == "incomplete":
         return word_of(_at(get("incomplete_details"), ("reason",))) or "incomplete"
-    return status if status in ("completed", "failed", "cancelled") and isinstance(status, str) else finish
+    if isinstance(status, str) and status in ("completed", "failed", "cancelled"):
+        return status
+    # Anthropic, Bedrock, Ollama, Cohere.
+    return word_of(get("stop_reason") or get("stopReason") or get("done_reason") or get("finish_reason"))
 
 
-def usage_in(get: Getter) -> object:
+def usage_in(get: Getter, choices: Sequence[object]) -> object:
     """The usage object of an answer, or None."""
     usage = get("usage")
     if usage is None:
         usage = _first(get, ("usageMetadata", "usage_metadata"))
     if usage is None and (groq := get("x_groq")) is not None:
         usage = _at(groq, ("usage",))  # Groq says it twice in one chunk; one of them is read
-    if usage is None and (choices := items_of(get("choices"))):
+    if usage is None and choices:
         usage = getter(choices[0])("usage")  # Moonshot
     return usage
 

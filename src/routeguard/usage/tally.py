@@ -21,7 +21,7 @@ from routeguard.usage.answer import (
     tool_counts_in,
     usage_in,
 )
-from routeguard.usage.normal_form import UnusableUsage, Usage, larger, normal_form, total, word_of
+from routeguard.usage.normal_form import UnusableUsage, Usage, items_of, larger, normal_form, total, word_of
 
 T = TypeVar("T")
 
@@ -64,10 +64,11 @@ class Tally:
         self._answer_id = answer_id
         self._model = self._latest_word(self._model, get, MODELS)
         self._read_tier(get)
-        self.finish = self._latest(self.finish, finish_in(get))
+        choices = items_of(get("choices"))
+        self.finish = self._latest(self.finish, finish_in(get, choices))
         if (used_tools := get("tool_usage")) is not None:
             self._note_counts(tool_counts_in(used_tools))
-        usage = usage_in(get)
+        usage = usage_in(get, choices)
         return usage is not None and self.read_usage(usage)
 
     def read_usage(self, usage: object) -> bool:
