@@ -154,13 +154,15 @@ class Tap:
             preflight_is_free=not self.body_sent if self._is_preflight else None,
         )
 
-    def _look(self, *chunks: bytes) -> None:
-        """Look at what is held, and then at these."""
-        if held := self._held:
-            chunks = (*held, *chunks)
+    def _look(self, chunk: bytes = b"") -> None:
+        """Look at what is held, and then at this one."""
+        reader, held = self._reader, self._held
+        if held:
+            if reader is not None:
+                reader.feed_all(held)
             held.clear()
-        if chunks and self._reader is not None:
-            self._reader.feed_all(chunks)
+        if chunk and reader is not None:
+            reader.feed(chunk)
 
     async def _last(self) -> None:
         # Work after the last message is never cancelled.

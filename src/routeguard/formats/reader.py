@@ -29,7 +29,7 @@ class UsageReader(Protocol):
         ...
 
     def feed_all(self, chunks: Sequence[bytes]) -> None:
-        """`feed` each of them; at least one."""
+        """`feed` each of them."""
         ...
 
     def result(self, *, failed: bool) -> Usage | None:

@@ -83,17 +83,19 @@ class StreamReader:
             if self._carry or not self._shape.is_of(chunk):
                 self._take(chunk)
         except Exception as error:  # noqa: BLE001  a bug here must not break the answer that passes by
-            self._stop()
-            _logger.warning("a stream could not be read: %s", type(error).__name__)
+            self._give_up(error)
 
     def feed_all(self, chunks: Sequence[bytes]) -> None:
-        start = 0
-        while start < len(chunks):
-            run = self._run_of(chunks, start)
-            if len(run) == 1 or not self._shape.is_of_all(run):
-                for chunk in run:
-                    self.feed(chunk)
-            start += len(run)
+        try:
+            start = 0
+            while start < len(chunks):
+                if self._carry or not chunks[start].startswith(self._shape.before):
+                    self._take(chunks[start])
+                    start += 1
+                else:
+                    start = self._take_alike(chunks, start)
+        except Exception as error:  # noqa: BLE001  as above
+            self._give_up(error)
 
     def result(self, *, failed: bool) -> Usage | None:
         if self._carry:
@@ -104,20 +106,20 @@ class StreamReader:
             return None
         return self._tally.usage_of_answer()
 
-    def _run_of(self, chunks: Sequence[bytes], start: int) -> Sequence[bytes]:
-        """The chunks from `start` on that may all be of the shape seen last; the first of them where that is not."""
+    def _take_alike(self, chunks: Sequence[bytes], start: int) -> int:
+        """Those from `start` on that begin like the shape seen last. Returns where the first other one is."""
         before, end = self._shape.before, start + 1
-        try:
-            if self._carry or not chunks[start].startswith(before):
-                pass
-            elif chunks[-1].startswith(before):
-                end = len(chunks)
-            else:
-                while chunks[end].startswith(before):  # which the last does not
-                    end += 1
-        except (AttributeError, TypeError):
-            pass  # one of them is not bytes, of which `feed` will complain
-        return chunks[start:end]
+        if chunks[-1].startswith(before):
+            end = len(chunks)
+        else:
+            while chunks[end].startswith(before):  # which the last does not
+                end += 1
+        alike = chunks[start:end]
+        if not self._shape.is_of_all(alike):
+            for chunk in alike:
+                if self._carry or not self._shape.is_of(chunk):
+                    self._take(chunk)
+        return end
 
     def _take(self, chunk: bytes) -> None:
         if not self._readable and self._is_over():
@@ -210,6 +212,10 @@ class StreamReader:
         if self._events > 1 and self._shapes < SHAPES_MAX and (shape := shape_of(raw)) is not None:
             self._shapes += 1
             self._shape = shape
+
+    def _give_up(self, error: Exception) -> None:
+        self._stop()
+        _logger.warning("a stream could not be read: %s", type(error).__name__)
 
     def _stop(self) -> None:
         """Look no further."""
