@@ -94,7 +94,7 @@ class Tariff:
         self._tiers_allowed = tiers_allowed
         self._stream_ns_max = int(stream_seconds_max * 1_000_000_000)
         # Both are replaced whole when the clock leaves them, so a reader in another thread sees the old or the new one.
-        self._envelope = _Envelope(FOREVER_NS, 0, ())
+        self._envelope = _Envelope(FOREVER_NS, 0, (), 0)
         self._quotes = _Quotes(FOREVER_NS, 0, ())
 
     def ceiling(self, *, input_bytes: int, media_parts: int = 0, wall_ns: int) -> int:
@@ -105,21 +105,8 @@ class Tariff:
             media_parts: Media parts of the request.
             wall_ns: When it is admitted, in nanoseconds since the Unix epoch.
         """
-        envelope = self._envelope
-        if not envelope.start_ns <= wall_ns < envelope.end_ns:
-            self._envelope = envelope = self._envelope_from(wall_ns)
-        calls = self._calls
-        first_tokens = input_bytes + self._added_tokens
-        last_tokens = first_tokens + self._growth_tokens
-        if last_tokens <= self._window_tokens:
-            input_tokens = calls * first_tokens + calls * self._growth_tokens // 2
-        else:
-            input_tokens = self._windowed_input_tokens(first_tokens)
-            last_tokens = self._window_tokens
-        input_rate, output_rate, call_rate = envelope.rates_at(last_tokens)
-        output_tokens = calls * self.max_output_tokens
-        numerator = input_tokens * input_rate + output_tokens * output_rate + calls * call_rate
-        return ceil_div(numerator, self._per) + media_parts * self._media_nanousd + self._extra_nanousd
+        text_nanousd = self._text_ceiling(self._envelope_at(wall_ns).steps, input_bytes)
+        return text_nanousd + media_parts * self._media_nanousd
 
     def call_ceiling(self, *, input_tokens: int, output_tokens: int, wall_ns: int, dearer_tiers: bool = False) -> int:
         """The most a call can cost that is bounded by what is sent to the provider, in nano-USD; media apart.
@@ -130,18 +117,17 @@ class Tariff:
             wall_ns: When it is made.
             dearer_tiers: It asks for a service tier, whether or not clients may.
         """
-        envelope = self._envelope
         if dearer_tiers and not self._tiers_allowed:
             envelope = self._envelope_from(wall_ns, tiers_allowed=True)  # of few calls, and the code of few routes
-        elif not envelope.start_ns <= wall_ns < envelope.end_ns:
-            self._envelope = envelope = self._envelope_from(wall_ns)
+        else:
+            envelope = self._envelope_at(wall_ns)
         input_tokens = min(input_tokens, self._window_tokens)
-        input_rate, output_rate, call_rate = envelope.rates_at(input_tokens)
+        input_rate, output_rate, call_rate = _rates_at(envelope.steps, input_tokens)
         return ceil_div(input_tokens * input_rate + output_tokens * output_rate + call_rate, self._per)
 
     def smallest(self, wall_ns: int) -> int:
         """The ceiling of an empty request, in nano-USD."""
-        return self.ceiling(input_bytes=0, wall_ns=wall_ns)
+        return self._envelope_at(wall_ns).smallest_nanousd
 
     def largest(self, wall_ns: int) -> int:
         """The ceiling of a request that fills the body limit with ASCII and has no media, in nano-USD."""
@@ -196,6 +182,21 @@ class Tariff:
         positions = self._positions_of(model)
         return self._models[positions[0]].name if positions else None
 
+    def _text_ceiling(self, steps: "_Steps", input_bytes: int) -> int:
+        """The ceiling of a request without media parts, at these rates."""
+        calls = self._calls
+        first_tokens = input_bytes + self._added_tokens
+        last_tokens = first_tokens + self._growth_tokens
+        if last_tokens <= self._window_tokens:
+            input_tokens = calls * first_tokens + calls * self._growth_tokens // 2
+        else:
+            input_tokens = self._windowed_input_tokens(first_tokens)
+            last_tokens = self._window_tokens
+        input_rate, output_rate, call_rate = _rates_at(steps, last_tokens)
+        output_tokens = calls * self.max_output_tokens
+        numerator = input_tokens * input_rate + output_tokens * output_rate + calls * call_rate
+        return ceil_div(numerator, self._per) + self._extra_nanousd
+
     def _windowed_input_tokens(self, first_tokens: int) -> int:
         """Input of all calls, none of which can read more than the context window."""
         window_tokens, calls = self._window_tokens, self._calls
@@ -204,6 +205,13 @@ class Tariff:
             growing = min(calls, ceil_div(window_tokens - first_tokens, self.max_output_tokens))
         grown_tokens = growing * first_tokens + growing * (growing - 1) // 2 * self.max_output_tokens
         return grown_tokens + (calls - growing) * window_tokens
+
+    def _envelope_at(self, wall_ns: int) -> "_Envelope":
+        """The envelope of requests admitted now."""
+        envelope = self._envelope
+        if not envelope.start_ns <= wall_ns < envelope.end_ns:
+            self._envelope = envelope = self._envelope_from(wall_ns)
+        return envelope
 
     def _envelope_from(self, wall_ns: int, *, tiers_allowed: bool = False) -> "_Envelope":
         """The dearest reachable rates from now to the end of the longest stream."""
@@ -222,7 +230,8 @@ class Tariff:
                 prices.append(price)
             # The next price becomes reachable when the longest stream first touches it.
             ends_ns = min(ends_ns, end_ns - self._stream_ns_max)
-        return _Envelope(wall_ns, ends_ns, _dearest_steps(prices))
+        steps = _dearest_steps(prices)
+        return _Envelope(wall_ns, ends_ns, steps, self._text_ceiling(steps, 0))
 
     def _quotes_at(self, wall_ns: int) -> "_Quotes":
         ends_ns = FOREVER_NS
@@ -299,23 +308,19 @@ class _ScaledModel:
         return any(name.startswith(base) and SNAPSHOT.fullmatch(name, len(base)) for base in self._bases)
 
 
+#: (threshold in input tokens, (input rate, output rate, call fee)), ascending and never falling.
+_Steps = tuple[tuple[int, tuple[int, int, int]], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Envelope:
     """The dearest rates reachable by requests admitted from `start_ns` until before `end_ns`."""
 
     start_ns: int
     end_ns: int
-    #: (threshold in input tokens, input rate, output rate, call fee), ascending and never falling.
-    steps: tuple[tuple[int, int, int, int], ...]
-
-    def rates_at(self, input_tokens: int) -> tuple[int, int, int]:
-        _, *rates = self.steps[0]
-        for threshold, *dearer in self.steps[1:]:
-            if input_tokens <= threshold:
-                break
-            rates = dearer
-        input_rate, output_rate, call_rate = rates
-        return input_rate, output_rate, call_rate
+    steps: _Steps
+    #: The ceiling of an empty request, which each request is asked for before it is looked at.
+    smallest_nanousd: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,17 +350,25 @@ class _Quotes:
     models: tuple[_Quote, ...]
 
 
-def _dearest_steps(prices: Sequence[Price]) -> tuple[tuple[int, int, int, int], ...]:
+def _rates_at(steps: _Steps, input_tokens: int) -> tuple[int, int, int]:
+    """The rates of a call with that many input tokens."""
+    rates = steps[0][1]
+    for threshold, dearer in steps[1:]:
+        if input_tokens <= threshold:
+            break
+        rates = dearer
+    return rates
+
+
+def _dearest_steps(prices: Sequence[Price]) -> _Steps:
     """The maximum of all prices by component and threshold. Lower steps stay reachable: the input may be smaller."""
-    steps: list[tuple[int, int, int, int]] = []
+    steps: list[tuple[int, tuple[int, int, int]]] = []
     for threshold in sorted({threshold for price in prices for threshold, _ in price.steps}):
         reachable = [rates for price in prices for above, rates in price.steps if above <= threshold]
-        steps.append(
-            (
-                threshold,
-                max(rates.dearest_input for rates in reachable),
-                max(rates.dearest_output for rates in reachable),
-                max(rates.call for rates in reachable),
-            )
+        rates = (
+            max(rates.dearest_input for rates in reachable),
+            max(rates.dearest_output for rates in reachable),
+            max(rates.call for rates in reachable),
         )
+        steps.append((threshold, rates))
     return tuple(steps)
