@@ -1,11 +1,13 @@
 """Whose price a call is charged at, and which names mean a model."""
 
+import gc
+import weakref
 from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
-from routeguard.pricing import MODEL_NAME_LENGTH_MAX
+from routeguard.pricing import MODEL_NAME_LENGTH_MAX, MODEL_NAMES_REMEMBERED
 from routeguard.usage import Usage
 from tests.tariffs import GPT_4O, GPT_5_MINI, NOW, cost, model, tariff
 
@@ -178,6 +180,24 @@ def test_a_name_longer_than_any_model_is_not_looked_at() -> None:
 
     assert priced.configured_name(long)
     assert not priced.configured_name(long + "x")
+
+
+class Name(str):
+    """A name that tells whether anybody still holds it."""
+
+
+def test_only_so_many_names_are_remembered() -> None:
+    priced = tariff(CHEAP)
+    name = Name("cheap-2026-01-02")
+    held = weakref.ref(name)
+    assert priced.configured_name(name) == "cheap"
+    del name
+
+    for number in range(MODEL_NAMES_REMEMBERED):
+        priced.configured_name(f"other-{number}")
+
+    gc.collect()
+    assert held() is None
 
 
 def test_a_tariff_without_models_is_refused() -> None:

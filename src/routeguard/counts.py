@@ -28,12 +28,18 @@ class Counts(NamedTuple):
 
     @classmethod
     def of(cls, usage: Usage, input_tokens_max: int, output_tokens_max: int) -> "Counts":
-        cached = max(usage.cached_input_tokens, 0)
-        short = max(usage.cache_write_tokens, 0)
-        long = max(usage.cache_write_1h_tokens, 0)
-        audio = max(usage.input_audio_tokens, 0)
-        reasoning = max(usage.reasoning_tokens, 0)
-        spoken = max(usage.output_audio_tokens, 0)
+        parts: tuple[int, ...] = (
+            usage.cached_input_tokens,
+            usage.cache_write_tokens,
+            usage.cache_write_1h_tokens,
+            usage.input_audio_tokens,
+            usage.reasoning_tokens,
+            usage.output_audio_tokens,
+            usage.web_searches,
+        )
+        if min(parts) < 0:
+            parts = tuple([max(part, 0) for part in parts])
+        cached, short, long, audio, reasoning, spoken, searches = parts
         written = short + long
         input_tokens = usage.input_tokens
         if input_tokens is None or input_tokens < 0:
@@ -50,18 +56,8 @@ class Counts(NamedTuple):
         if audio > plain:
             # Cached sound is charged as fresh sound: no dialect says which of the cached tokens were sound.
             cached = max(cached - (audio - plain), 0)
-        return cls(
-            input=input_tokens,
-            plain_input=max(plain - audio, 0),
-            cached_input=cached,
-            cache_write=short,
-            cache_write_1h=long,
-            input_audio=audio,
-            text_output=max(output_tokens - reasoning - spoken, 0),
-            reasoning=reasoning,
-            output_audio=spoken,
-            web_searches=max(usage.web_searches, 0),
-        )
+        plain, text = max(plain - audio, 0), max(output_tokens - reasoning - spoken, 0)
+        return cls(input_tokens, plain, cached, short, long, audio, text, reasoning, spoken, searches)
 
     def numerator_at(self, rates: Rates) -> int:
         return (

@@ -22,6 +22,7 @@ Rules that live here:
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import lcm
 
 from routeguard.counts import Counts
@@ -39,6 +40,9 @@ SNAPSHOT = re.compile(r"[-@](?:\d{4}-\d\d-\d\d|\d{3,4}|\d{6}|\d{8}|latest)(?:-v\
 
 #: Longest model name looked at; names come from answers and requests.
 MODEL_NAME_LENGTH_MAX = 200
+
+#: Names whose models are remembered, those asked for last: a snapshot is told by trying each of our names on it.
+MODEL_NAMES_REMEMBERED = 256
 
 
 class Tariff:
@@ -80,6 +84,8 @@ class Tariff:
             name: tuple(position for position, model in enumerate(self._models) if name in model.names)
             for name in frozenset().union(*(model.names for model in self._models))
         }
+        self._everywhere = tuple(range(len(self._models)))
+        self._remembered_positions = lru_cache(MODEL_NAMES_REMEMBERED)(self._find_positions)
         self._calls = calls_per_request
         #: What one call may produce, whichever model answers.
         self.max_output_tokens = max(min(max_output_tokens, m.max_output_tokens or max_output_tokens) for m in models)
@@ -263,21 +269,21 @@ class Tariff:
                 pass  # Not a cost: the tokens decide.
         if not positions and usage.model is not None:
             positions = self._positions_of(usage.model)
-        candidates = [quotes.models[position] for position in positions] if positions else quotes.models
         counts = Counts.of(usage, input_tokens_max, self.max_output_tokens)
-        numerator = max(
-            counts.numerator_at(price.at(counts.input))
-            for quote in candidates
-            for price in quote.prices_of(usage.service_tier, tiers_allowed=tiers_allowed)
-        )
+        numerator = 0
+        for position in positions or self._everywhere:
+            for price in quotes.models[position].prices_of(usage.service_tier, tiers_allowed=tiers_allowed):
+                numerator = max(numerator, counts.numerator_at(price.at(counts.input)))
         for other in usage.other_models:
             numerator += self._numerator_of(other, (), quotes, input_tokens_max, tiers_allowed=tiers_allowed)
         return numerator
 
     def _positions_of(self, name: str) -> tuple[int, ...]:
         """The models a name can mean; several where two providers of one model are configured."""
-        if len(name) > MODEL_NAME_LENGTH_MAX:
-            return ()
+        # Of what is longer not even the text is remembered.
+        return self._remembered_positions(name) if len(name) <= MODEL_NAME_LENGTH_MAX else ()
+
+    def _find_positions(self, name: str) -> tuple[int, ...]:
         name = name.lower().removeprefix("models/")
         exact = self._names.get(name)
         if exact is not None:

@@ -213,8 +213,8 @@ FAULTS = [
     fault(
         "a ceiling is rounded down",
         "pricing.py",
-        "return ceil_div(numerator, self._per) + media_parts",
-        "return numerator // self._per + media_parts",
+        "return ceil_div(numerator, self._per) + self._extra_nanousd",
+        "return numerator // self._per + self._extra_nanousd",
         "rounding",
     ),
     fault(
