@@ -76,8 +76,8 @@ FAULTS = [
     fault(
         "checked without being debited",
         MEMORY,
-        "account.open += claim.amount\n",
-        "account.open += 0\n",
+        "account.open += amount\n                kept_as",
+        "account.open += 0\n                kept_as",
         "stampede",
         "double settle",
     ),
@@ -127,8 +127,8 @@ FAULTS = [
     fault(
         "a slot is never given back",
         MEMORY,
-        "left = self._slots_in_use[partition] - 1",
-        "left = self._slots_in_use[partition]",
+        "left = in_use[partition] - 1",
+        "left = in_use[partition]",
         "parallel streams",
         "disconnect",
     ),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from routeguard.policy import Budget, Reservation, Span
+from routeguard.policy import Budget, Claim, Parallel, Reservation, Span
 from routeguard.records import counter_name
 
 
@@ -44,8 +44,8 @@ class HeldReservation(Reservation):
 
     #: Account, and the map it is dropped from when its money is zero.
     accounts: list[tuple[Account, Book, str]] = field(default_factory=list)
-    #: Partitions in which it holds a slot, and the length of its lease.
-    slots: tuple[str, ...] = ()
+    #: The slots it holds, and the length of its lease.
+    slots: Sequence[Claim[Parallel]] = ()
     lease_ns: int = 0
 
     @property

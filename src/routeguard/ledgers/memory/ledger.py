@@ -104,19 +104,24 @@ class MemoryLedger:
             if self._retired:
                 self._free_some_retired()
             wall_seconds = self._clock.wall_ns() // NANOSECONDS
-            books: list[Book] = []
-            accounts: list[Account] = []
+            accounts: list[tuple[Account, Book, str]] = []
+            fits = not self._full(slots)
             for budget, partition, claimed in money:
                 assert claimed == amount > 0, "every budget is debited the same amount"
                 book = self._book(budget, wall_seconds)
-                books.append(book)
-                accounts.append(self._client_account(book, partition) if budget.per_client else book.everybody)
-            refused = None if self._fits(money, accounts, slots) else self._verdict(money, books, accounts, slots)
+                account = self._client_account(book, partition) if budget.per_client else book.everybody
+                accounts.append((account, book, partition))
+                if account.settled + account.kept + account.orphaned + account.open + amount > budget.limit_nanousd:
+                    fits = False
+            # The usual case is decided without naming what stands in the way.
+            refused = None if fits else self._verdict(money, accounts, slots)
             if refused is not None and not force:
                 raise refused
             reservation = HeldReservation(reservation_id, amount, refused=refused)
-            for claim, book, account in zip(money, books, accounts, strict=True):
-                reservation.accounts.append(self._debit(claim, book, account))
+            for account, book, partition in accounts:
+                account.open += amount
+                kept_as = self._keep(account, book, partition) if book.budget.per_client else ""
+                reservation.accounts.append((account, book, kept_as))
             if slots:
                 self._lease(reservation, slots, now_ns)
             self._open[reservation_id] = reservation
@@ -252,15 +257,14 @@ class MemoryLedger:
     def _verdict(
         self,
         money: Sequence[Claim[Budget]],
-        books: Sequence[Book],
-        accounts: Sequence[Account],
+        accounts: Sequence[tuple[Account, Book, str]],
         slots: Sequence[Claim[Parallel]],
     ) -> Refused | None:
         """What stands in the way, the most final thing first: never fits, spent, spent by this client, busy."""
         never: list[Budget] = []
         spent: list[tuple[Budget, Span]] = []
         busy: list[Budget] = []
-        for claim, book, account in zip(money, books, accounts, strict=True):
+        for claim, (account, book, _) in zip(money, accounts, strict=True):
             budget, limit = claim.policy, claim.policy.limit_nanousd
             free = limit - account.spent
             if claim.amount > limit > 0:
@@ -279,15 +283,6 @@ class MemoryLedger:
             in_the_way: list[Budget | Parallel] = [*busy, *full]
             return Refused("busy", per_client=all(policy.per_client for policy in in_the_way), resets_at=None)
         return None
-
-    def _fits(
-        self, money: Sequence[Claim[Budget]], accounts: Sequence[Account], slots: Sequence[Claim[Parallel]]
-    ) -> bool:
-        """Whether nothing stands in the way: the usual case, decided without naming what would."""
-        for (budget, _, amount), account in zip(money, accounts, strict=True):
-            if account.settled + account.kept + account.orphaned + account.open + amount > budget.limit_nanousd:
-                return False
-        return not self._full(slots)
 
     def _full(self, slots: Sequence[Claim[Parallel]]) -> list[Parallel]:
         in_use = self._slots_in_use
@@ -314,18 +309,16 @@ class MemoryLedger:
             return account
         return Account() if len(book.clients) < self._clients_max else book.overflow
 
-    def _debit(self, claim: Claim[Budget], book: Book, account: Account) -> tuple[Account, Book, str]:
-        account.open += claim.amount
-        if not claim.policy.per_client:
-            return (account, book, "")
-        if account is book.overflow:
-            self.overflowed += 1
-            if self.overflowed.bit_count() == 1:
-                # At the first, second, fourth, …: an attack with many addresses must not fill the log.
-                log_overflow(self._clients_max)
-            return (account, book, "")
-        book.clients[claim.partition] = account
-        return (account, book, claim.partition)
+    def _keep(self, account: Account, book: Book, client: str) -> str:
+        """Keep the account of a client, which is debited. Under which name: none if it is the overflow client's."""
+        if account is not book.overflow:
+            book.clients[client] = account
+            return client
+        self.overflowed += 1
+        if self.overflowed.bit_count() == 1:
+            # At the first, second, fourth, …: an attack with many addresses must not fill the log.
+            log_overflow(self._clients_max)
+        return ""
 
     def _exhausted(self, budgets: Sequence[Budget], client: str, amount_nanousd: int) -> tuple[bool, int | None]:
         wall_seconds = self._clock.wall_ns() // NANOSECONDS
@@ -339,12 +332,11 @@ class MemoryLedger:
         return (True, latest_end(in_the_way)) if in_the_way else (False, None)
 
     def _lease(self, reservation: HeldReservation, slots: Sequence[Claim[Parallel]], now_ns: int) -> None:
-        lease_ns = 0
+        lease_ns, in_use = 0, self._slots_in_use
         for policy, partition, _ in slots:
-            self._slots_in_use[partition] = self._slots_in_use.get(partition, 0) + 1
+            in_use[partition] = in_use.get(partition, 0) + 1
             lease_ns = max(lease_ns, policy.lease_ns)
-        reservation.slots = tuple([slot.partition for slot in slots])
-        reservation.lease_ns = lease_ns
+        reservation.slots, reservation.lease_ns = slots, lease_ns
         leases = self._leases.get(lease_ns)
         if leases is None:
             leases = self._leases[lease_ns] = OrderedDict()
@@ -376,12 +368,13 @@ class MemoryLedger:
         leases = self._leases.get(reservation.lease_ns)
         if leases is None or leases.pop(reservation.id, None) is None:
             return
-        for partition in reservation.slots:
-            left = self._slots_in_use[partition] - 1
+        in_use = self._slots_in_use
+        for _, partition, _ in reservation.slots:
+            left = in_use[partition] - 1
             if left:
-                self._slots_in_use[partition] = left
+                in_use[partition] = left
             else:
-                del self._slots_in_use[partition]
+                del in_use[partition]
 
     def _free_some_retired(self) -> None:
         for _ in range(RETIRED_PER_RESERVE):
