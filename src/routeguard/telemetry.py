@@ -8,13 +8,11 @@ attack does not fill the disk.
 import logging
 import sys
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
-
-from cachetools import LRUCache
 
 from routeguard.admitted import Admission
 from routeguard.clock import Clock
@@ -118,7 +116,9 @@ class Telemetry:
         #: Told the nanoseconds of each question to the ledger; None: nobody measures.
         self.ledger_seconds: Callable[[int], None] | None = None
         self._clock = clock
-        self._clients: LRUCache[str, ClientCounts] = LRUCache(maxsize=min(clients_max, TOP_CLIENTS_REMEMBERED))
+        #: Least recently seen first. By hand, because each request is counted twice, and `cachetools` takes longer.
+        self._clients: OrderedDict[str, ClientCounts] = OrderedDict()
+        self._clients_max = min(clients_max, TOP_CLIENTS_REMEMBERED)
         self._rejected_this_minute: Counter[str] = Counter()
         self._minute = -1
         self._said_once: set[str] = set()
@@ -237,8 +237,12 @@ class Telemetry:
     def _client(self, client: str) -> ClientCounts:
         with self._lock:
             counts = self._clients.get(client)
-            if counts is None:
-                counts = self._clients[client] = ClientCounts()
+            if counts is not None:
+                self._clients.move_to_end(client)
+                return counts
+            if len(self._clients) >= self._clients_max:
+                self._clients.popitem(last=False)
+            counts = self._clients[client] = ClientCounts()
             return counts
 
     def _log_refusal(self, event: str, reason: str, *, request_id: str, path: str, client: str | None) -> None:
