@@ -8,7 +8,7 @@ No usage is not zero usage.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from routeguard.policy import State
 
@@ -25,9 +25,11 @@ class EndingRules:
     release_statuses: frozenset[int] = frozenset({404, 405})
 
 
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """What is known of a request's provider calls, in nano-USD."""
+class Bill(NamedTuple):
+    """What is known of a request's provider calls, in nano-USD.
+
+    A named tuple, as the charge is, because each request makes one of each: a frozen dataclass takes twice as long.
+    """
 
     #: Sum of the begun and metered calls that were reported.
     reported_nanousd: int = 0
@@ -50,8 +52,7 @@ class Bill:
         return max(self.whole_nanousd, self.reported_nanousd + self.unreported_nanousd)
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(NamedTuple):
     """The ending of a reservation, in nano-USD."""
 
     state: State
