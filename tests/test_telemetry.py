@@ -1,4 +1,4 @@
-"""Which clients the status page still knows, of more than are remembered."""
+"""Which clients the status page still knows, and how long a question to the ledger took."""
 
 import pytest
 
@@ -48,3 +48,18 @@ def test_no_more_clients_are_remembered_than_a_page_can_sort(clients_max: int) -
     seen(telemetry, *map(str, range(TOP_CLIENTS_REMEMBERED + 1)))
 
     assert len(known(telemetry)) == TOP_CLIENTS_REMEMBERED
+
+
+async def test_a_question_to_the_ledger_is_answered_and_its_time_told() -> None:
+    clock, took = FakeClock(), list[int]()
+    telemetry = Telemetry(clock=clock, clients_max=1)
+
+    async def question() -> str:
+        clock.advance(3)
+        return "answer"
+
+    unmeasured = await telemetry.timed(question())
+    telemetry.ledger_seconds = took.append
+    measured = await telemetry.timed(question())
+
+    assert (unmeasured, measured, took) == ("answer", "answer", [3_000_000_000])

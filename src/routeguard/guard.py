@@ -169,14 +169,14 @@ class Guard:
         if not admission.end(charge):
             return
         try:
-            with self.telemetry.asking():
-                await self.ledger.settle(
-                    admission.reservation,
-                    state=charge.state,
-                    settled_nanousd=charge.settled_nanousd,
-                    kept_nanousd=charge.kept_nanousd,
-                    note=admission.row_note(charge.why),
-                )
+            settlement = self.ledger.settle(
+                admission.reservation,
+                state=charge.state,
+                settled_nanousd=charge.settled_nanousd,
+                kept_nanousd=charge.kept_nanousd,
+                note=admission.row_note(charge.why),
+            )
+            await self.telemetry.timed(settlement)
         except LedgerUnavailable as problem:
             # The ending is decided and will be written once the ledger answers.
             self.telemetry.ledger_error(problem, doing="settle")
@@ -333,10 +333,9 @@ class Guard:
         try:
             if self.journal is not None and self.journal.is_full:
                 raise LedgerUnavailable("too many rows wait for the journal")
-            with self.telemetry.asking():
-                reservation = await self.ledger.reserve(
-                    attempt.id, money=money, slots=slots, rates=rates, force=self.rules.observe
-                )
+            reservation = await self.telemetry.timed(
+                self.ledger.reserve(attempt.id, money=money, slots=slots, rates=rates, force=self.rules.observe)
+            )
         except Refused as refused:
             raise self._refusal(attempt, refused) from None
         except Exception as problem:

@@ -9,10 +9,9 @@ import logging
 import sys
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from routeguard.admitted import Admission
 from routeguard.clock import Clock
@@ -20,6 +19,8 @@ from routeguard.money import format_usd
 from routeguard.policy import NANOSECONDS
 
 logger = logging.getLogger("routeguard")
+
+AnswerT = TypeVar("AnswerT")
 
 #: Clients remembered for the status page, least recently seen out first.
 TOP_CLIENTS_REMEMBERED = 10_000
@@ -71,25 +72,6 @@ class Listener(Protocol):
     def happened(self, event: str, detail: str) -> None:
         """`ledger_error` while doing something, `paused`, `resumed`."""
         ...
-
-
-class Timed:
-    """Tells how many nanoseconds something took, also when it failed."""
-
-    __slots__ = ("_began_ns", "_clock", "_tell")
-
-    def __init__(self, clock: Clock, tell: Callable[[int], None]) -> None:
-        self._clock = clock
-        self._tell = tell
-
-    def __enter__(self) -> None:
-        self._began_ns = self._clock.monotonic_ns()
-
-    def __exit__(self, *_: object) -> None:
-        self._tell(self._clock.monotonic_ns() - self._began_ns)
-
-
-UNTIMED = nullcontext()
 
 
 def log_orphaned(reservation_id: str) -> None:
@@ -208,9 +190,9 @@ class Telemetry:
         """Tell this listener of every event from now on."""
         self.listeners = (*self.listeners, listener)
 
-    def asking(self) -> AbstractContextManager[None]:
-        """Around a question to the ledger, for whoever wants to know how long it takes."""
-        return UNTIMED if self.ledger_seconds is None else Timed(self._clock, self.ledger_seconds)
+    def timed(self, question: Awaitable[AnswerT]) -> Awaitable[AnswerT]:
+        """A question to the ledger, whose time is told to whoever wants to know it, also when it fails."""
+        return question if self.ledger_seconds is None else self._timed(question, self.ledger_seconds)
 
     def once(self, key: str, text: str) -> None:
         """A warning that is said once a process."""
@@ -233,6 +215,13 @@ class Telemetry:
         with self._lock:
             remembered = list(self._clients.items())
         return sorted(remembered, key=lambda item: (item[1].spend_nanousd, item[1].rejected), reverse=True)[:number]
+
+    async def _timed(self, question: Awaitable[AnswerT], tell: Callable[[int], None]) -> AnswerT:
+        began_ns = self._clock.monotonic_ns()
+        try:
+            return await question
+        finally:
+            tell(self._clock.monotonic_ns() - began_ns)
 
     def _client(self, client: str) -> ClientCounts:
         with self._lock:
