@@ -1,6 +1,8 @@
 """Where a guard may stand: in another guard, on a single route, in a mounted application."""
 
 import itertools
+from collections import UserDict
+from collections.abc import MutableMapping
 from types import MappingProxyType
 from typing import Any
 
@@ -168,6 +170,15 @@ async def test_a_prefix_that_the_application_cuts_off_itself_is_no_way_around_th
     by_address = await Client(path=path).call(guarded(app, paths=["/api/chat"], paused=True))
 
     assert by_route.reason == by_address.reason == "service_paused"
+
+
+@pytest.mark.parametrize("state", [{}, UserDict[str, object]()], ids=["dictionary", "of its own kind"])
+async def test_the_servers_state_gets_the_admission(state: MutableMapping[str, object]) -> None:
+    app = Counting()
+
+    await Client(extra_scope={"state": state}).call(guarded(app))
+
+    assert app.admissions == [state["routeguard"]]
 
 
 @pytest.mark.parametrize("state", [MappingProxyType({}), object()], ids=["read-only", "object"])
