@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import lcm
 
-from routeguard.counts import Counts
+from routeguard.counts import dearest_numerator
 from routeguard.money import ceil_div, parse_cost_usd
 from routeguard.prices import FOREVER_NS, ModelPrice, Price
 from routeguard.usage import Usage
@@ -269,11 +269,13 @@ class Tariff:
                 pass  # Not a cost: the tokens decide.
         if not positions and usage.model is not None:
             positions = self._positions_of(usage.model)
-        counts = Counts.of(usage, input_tokens_max, self.max_output_tokens)
         numerator = 0
         for position in positions or self._everywhere:
-            for price in quotes.models[position].prices_of(usage.service_tier, tiers_allowed=tiers_allowed):
-                numerator = max(numerator, counts.numerator_at(price.at(counts.input)))
+            prices = quotes.models[position].prices_of(usage.service_tier, tiers_allowed=tiers_allowed)
+            at_this_model = dearest_numerator(
+                usage, prices, input_tokens_max=input_tokens_max, output_tokens_max=self.max_output_tokens
+            )
+            numerator = max(numerator, at_this_model)
         for other in usage.other_models:
             numerator += self._numerator_of(other, (), quotes, input_tokens_max, tiers_allowed=tiers_allowed)
         return numerator

@@ -269,15 +269,15 @@ FAULTS = [
     fault(
         "what came from a cache is free",
         "counts.py",
-        "            + self.cached_input * rates.cached_input\n",
+        "            + cached * rates.cached_input\n",
         "",
         "token prices",
     ),
     fault(
         "an output that is not said is none",
         "counts.py",
-        "            output_tokens = output_tokens_max\n",
-        "            output_tokens = 0\n",
+        "        output_tokens = output_tokens_max\n",
+        "        output_tokens = 0\n",
         "token prices",
     ),
     fault(
