@@ -58,6 +58,34 @@ async def test_sixty_thousand_addresses_with_money_do_not_grow_the_map(caplog: p
     assert sum("MAX_CLIENTS" in record.message for record in caplog.records) == 16
 
 
+async def test_settled_kept_and_orphaned_money_is_spent_before_a_request_is_looked_at() -> None:
+    clock, day = FakeClock(), budget(4 * CALL)
+    ledger = MemoryLedger(clock=clock)
+    settled, kept, _ = [await admitted(ledger, name, [day], slots=[slot(3)]) for name in ("1", "2", "3")]
+
+    await ledger.settle(settled, state="settled", settled_nanousd=CALL, kept_nanousd=0)
+    await ledger.settle(kept, state="kept", settled_nanousd=0, kept_nanousd=CALL)
+    clock.advance(331)
+    (balance,) = await ledger.balances([day])
+
+    assert balance.orphaned_nanousd == CALL
+    assert ledger.exhausted_until([day], CALL)[0] is False
+    assert ledger.exhausted_until([day], CALL + 1)[0] is True
+
+
+async def test_a_client_keeps_its_place_while_its_money_is_orphaned() -> None:
+    clock = FakeClock()
+    ledger = MemoryLedger(clock=clock)
+    await admitted(ledger, "1", [MINE], client="a", slots=[slot(3)])
+    clock.advance(331)
+    released = await admitted(ledger, "2", [MINE], client="a")
+
+    await ledger.settle(released, state="released", settled_nanousd=0, kept_nanousd=0)
+
+    assert ledger.client_exhausted_until([MINE], "a", 8 * CALL)[0] is False
+    assert ledger.client_exhausted_until([MINE], "a", 8 * CALL + 1)[0] is True
+
+
 async def test_an_ending_is_told_to_the_journal_with_the_counters_it_changed() -> None:
     ledger, journal, clock = journaled()
     note = Note("/chat", why="reported")

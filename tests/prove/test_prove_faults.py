@@ -135,7 +135,7 @@ FAULTS = [
     fault(
         "nobody counts the streams",
         MEMORY,
-        "policy.quota is not None and in_use.get(partition, 0) + amount > policy.quota",
+        "parallel.quota is not None and in_use.get(partition, 0) + claimed > parallel.quota",
         "False",
         "parallel streams",
     ),

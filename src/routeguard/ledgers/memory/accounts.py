@@ -1,7 +1,7 @@
 """What a process counts in: the accounts of a budget's current window, and who debited which."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from routeguard.policy import Budget, Claim, Parallel, Reservation, Span
 from routeguard.records import counter_name
@@ -43,7 +43,7 @@ class HeldReservation(Reservation):
     """A reservation with the accounts it debited, so that settling never looks at a clock."""
 
     #: Account, and the map it is dropped from when its money is zero.
-    accounts: list[tuple[Account, Book, str]] = field(default_factory=list)
+    accounts: Sequence[tuple[Account, Book, str]] = ()
     #: The slots it holds, and the length of its lease.
     slots: Sequence[Claim[Parallel]] = ()
     lease_ns: int = 0

@@ -104,8 +104,14 @@ class MemoryLedger:
             if self._retired:
                 self._free_some_retired()
             wall_seconds = self._clock.wall_ns() // NANOSECONDS
+            full: list[Parallel] = []
+            lease_ns, in_use = 0, self._slots_in_use
+            for parallel, partition, claimed in slots:
+                lease_ns = max(lease_ns, parallel.lease_ns)
+                if parallel.quota is not None and in_use.get(partition, 0) + claimed > parallel.quota:
+                    full.append(parallel)
             accounts: list[tuple[Account, Book, str]] = []
-            fits = not self._full(slots)
+            fits = True
             for budget, partition, claimed in money:
                 assert claimed == amount > 0, "every budget is debited the same amount"
                 book = self._book(budget, wall_seconds)
@@ -114,18 +120,19 @@ class MemoryLedger:
                 if account.settled + account.kept + account.orphaned + account.open + amount > budget.limit_nanousd:
                     fits = False
             # The usual case is decided without naming what stands in the way.
-            refused = None if fits else self._verdict(money, accounts, slots)
+            refused = None if fits and not full else self._verdict(money, accounts, full)
             if refused is not None and not force:
                 raise refused
-            reservation = HeldReservation(reservation_id, amount, refused=refused)
+            debited: list[tuple[Account, Book, str]] = []
             for account, book, partition in accounts:
                 account.open += amount
                 kept_as = self._keep(account, book, partition) if book.budget.per_client else ""
-                reservation.accounts.append((account, book, kept_as))
+                debited.append((account, book, kept_as))
+            held = HeldReservation(reservation_id, amount, "open", refused, debited, slots, lease_ns)
             if slots:
-                self._lease(reservation, slots, now_ns)
-            self._open[reservation_id] = reservation
-            return reservation
+                self._lease(held, ends_ns=now_ns + lease_ns)
+            self._open[reservation_id] = held
+            return held
 
     async def settle(
         self,
@@ -156,7 +163,7 @@ class MemoryLedger:
                 account.settled += settled_nanousd
                 account.kept += kept_nanousd
                 account.overrun += overrun
-                if partition and not (account.spent or account.open):
+                if partition and not (account.settled or account.kept or account.orphaned or account.open):
                     book.clients.pop(partition, None)
             self._open.pop(reservation.id, None)
             self._free_slots(reservation)
@@ -258,7 +265,7 @@ class MemoryLedger:
         self,
         money: Sequence[Claim[Budget]],
         accounts: Sequence[tuple[Account, Book, str]],
-        slots: Sequence[Claim[Parallel]],
+        full: Sequence[Parallel],
     ) -> Refused | None:
         """What stands in the way, the most final thing first: never fits, spent, spent by this client, busy."""
         never: list[Budget] = []
@@ -278,19 +285,10 @@ class MemoryLedger:
         if spent:
             per_client = all(budget.per_client for budget, _ in spent)
             return Refused("budget_exhausted", per_client=per_client, resets_at=latest_end(spent))
-        full = self._full(slots)
         if busy or full:
             in_the_way: list[Budget | Parallel] = [*busy, *full]
             return Refused("busy", per_client=all(policy.per_client for policy in in_the_way), resets_at=None)
         return None
-
-    def _full(self, slots: Sequence[Claim[Parallel]]) -> list[Parallel]:
-        in_use = self._slots_in_use
-        return [
-            policy
-            for policy, partition, amount in slots
-            if policy.quota is not None and in_use.get(partition, 0) + amount > policy.quota
-        ]
 
     def _book(self, budget: Budget, wall_seconds: int) -> Book:
         book = self._books.get(budget.counter)
@@ -327,20 +325,18 @@ class MemoryLedger:
             for budget in budgets:
                 book = self._book(budget, wall_seconds)
                 account = self._client_account(book, client) if budget.per_client else book.everybody
-                if account.spent + amount_nanousd > budget.limit_nanousd:
+                if account.settled + account.kept + account.orphaned + amount_nanousd > budget.limit_nanousd:
                     in_the_way.append((budget, book.span))
         return (True, latest_end(in_the_way)) if in_the_way else (False, None)
 
-    def _lease(self, reservation: HeldReservation, slots: Sequence[Claim[Parallel]], now_ns: int) -> None:
-        lease_ns, in_use = 0, self._slots_in_use
-        for policy, partition, _ in slots:
+    def _lease(self, held: HeldReservation, *, ends_ns: int) -> None:
+        in_use = self._slots_in_use
+        for _, partition, _ in held.slots:
             in_use[partition] = in_use.get(partition, 0) + 1
-            lease_ns = max(lease_ns, policy.lease_ns)
-        reservation.slots, reservation.lease_ns = slots, lease_ns
-        leases = self._leases.get(lease_ns)
+        leases = self._leases.get(held.lease_ns)
         if leases is None:
-            leases = self._leases[lease_ns] = OrderedDict()
-        leases[reservation.id] = (now_ns + lease_ns, reservation)
+            leases = self._leases[held.lease_ns] = OrderedDict()
+        leases[held.id] = (ends_ns, held)
 
     def _orphan_ended_leases(self, now_ns: int) -> None:
         """Free the slots whose lease is over. The money of their owners stays: it is orphaned, not given back."""
