@@ -156,13 +156,13 @@ class Tap:
 
     def _look(self, chunk: bytes = b"") -> None:
         """Look at what is held, and then at this one."""
-        reader, held = self._reader, self._held
+        held = self._held
+        if chunk:
+            held.append(chunk)
         if held:
-            if reader is not None:
-                reader.feed_all(held)
+            if self._reader is not None:
+                self._reader.feed_all(held)
             held.clear()
-        if chunk and reader is not None:
-            reader.feed(chunk)
 
     async def _last(self) -> None:
         # Work after the last message is never cancelled.
