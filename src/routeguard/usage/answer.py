@@ -71,7 +71,7 @@ COUNTS: Mapping[str, tuple[Path, ...]] = {
 TOKEN_COUNTS = frozenset({"prompt", "input", "output", "thoughts", "total"})
 
 #: Gemini's lists of counts by modality. Its Python SDK spells the first like OpenAI's object.
-MODALITIES: Mapping[str, tuple[str, ...]] = {
+MODALITIES: Mapping[str, tuple[str, str]] = {
     "audio_in": ("promptTokensDetails", "prompt_tokens_details"),
     "audio_out": ("candidatesTokensDetails", "candidates_tokens_details"),
 }
@@ -129,7 +129,7 @@ def usage_in(get: Getter, choices: Sequence[object]) -> object:
     """The usage object of an answer, or None."""
     usage = get("usage")
     if usage is None:
-        usage = _first(get, ("usageMetadata", "usage_metadata"))
+        usage = get("usageMetadata") or get("usage_metadata")
     if usage is None and (groq := get("x_groq")) is not None:
         usage = _at(groq, ("usage",))  # Groq says it twice in one chunk; one of them is read
     if usage is None and choices:
@@ -153,8 +153,8 @@ def counts_in(usage: object, get: Getter) -> dict[str, int]:
         for name, path in _COUNTED_IN.get(member, ()):
             if (reading := _at(value, path)) is not None:
                 counts[name] = max(count_of(reading), counts.get(name, 0))
-    for name, lists in MODALITIES.items():
-        if (listed := _first(get, lists)) is None:
+    for name, (spelled, or_spelled) in MODALITIES.items():
+        if not (listed := get(spelled) or get(or_spelled)):
             continue
         if spoken := [of for item in items_of(listed) if (of := getter(item))("modality") in AUDIO]:
             counts[name] = sum(count_of(_first(of, ("tokenCount", "token_count")) or 0) for of in spoken)

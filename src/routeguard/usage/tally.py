@@ -57,12 +57,15 @@ class Tally:
     def read_answer(self, answer: object) -> bool:
         """Take in a response, or a chunk of one in the same shape; True if it carried token counts."""
         get = getter(answer)
-        answer_id = self._latest_word(self._answer_id, get, ANSWER_IDS)
-        if self._answer_id is not None and answer_id != self._answer_id:
-            # The counts of the second answer would replace those of the first, and both are billed.
-            raise UnusableUsage("a second answer in the same stream")
-        self._answer_id = answer_id
-        self._model = self._latest_word(self._model, get, MODELS)
+        # Most events repeat what the first one said, in the words looked for first.
+        if self._answer_id is None or get("id") != self._answer_id:
+            answer_id = self._latest_word(self._answer_id, get, ANSWER_IDS)
+            if self._answer_id is not None and answer_id != self._answer_id:
+                # The counts of the second answer would replace those of the first, and both are billed.
+                raise UnusableUsage("a second answer in the same stream")
+            self._answer_id = answer_id
+        if self._model is None or get("model") != self._model:
+            self._model = self._latest_word(self._model, get, MODELS)
         self._read_tier(get)
         choices = items_of(get("choices"))
         self.finish = self._latest(self.finish, finish_in(get, choices))
@@ -122,7 +125,7 @@ class Tally:
     def _read_tier(self, get: Getter) -> None:
         if get("speed") == "fast":  # Anthropic's fast mode: a dearer service tier with a field of its own
             self._service_tier = self._latest(self._service_tier, "fast")
-        else:
+        elif self._service_tier is None or get("service_tier") != self._service_tier:
             self._service_tier = self._latest_word(self._service_tier, get, TIERS)
 
     def _note_counts(self, counts: Mapping[str, int]) -> None:
@@ -133,10 +136,10 @@ class Tally:
                 self.changes += 1
 
     def _latest_word(self, known: str | None, get: Getter, names: Sequence[str]) -> str | None:
-        """What the first of these members that is there says. Most events repeat what is known."""
+        """What the first of these members that is there says."""
         for name in names:
             if (found := get(name)) is not None:
-                return known if type(found) is str and found == known else self._latest(known, word_of(found))
+                return self._latest(known, word_of(found))
         return known
 
     def _latest(self, known: T, found: T) -> T:
