@@ -20,6 +20,13 @@ def end_of_event(buffer: bytearray, start: int, *, with_cr: bool) -> int:
     return blank_line + 2 if blank_line >= 0 else -1
 
 
+def data_of(chunk: bytes) -> str | None:
+    """The data of a chunk that is one whole event of one line, as the usual chunk; None for any other."""
+    if chunk.startswith(b"data: ") and chunk.find(b"\n") == len(chunk) - 2 and chunk.endswith(b"\n"):
+        return None if b"\r" in chunk else chunk[6:-2].decode("utf-8", "replace")
+    return None
+
+
 def parse_event(raw: bytes, *, first: bool) -> tuple[str, str | None]:
     """One event of its lines. `first`: a byte order mark may stand before it.
 
@@ -30,8 +37,6 @@ def parse_event(raw: bytes, *, first: bool) -> tuple[str, str | None]:
     Raises:
         ValueError: A line that is not a field of an event stream. The standard ignores those; a provider sends none.
     """
-    if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2 and b"\r" not in raw:
-        return "", raw[6:-2].decode("utf-8", "replace")
     text = raw.decode("utf-8", "replace")
     if first:
         text = text.removeprefix(_BYTE_ORDER_MARK)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from routeguard.formats.dialects import Dialect, is_error, opened_by
 from routeguard.formats.reader import UsageReader
 from routeguard.formats.shape import NO_SHAPE, shape_of
-from routeguard.formats.sse import end_of_event, parse_event
+from routeguard.formats.sse import data_of, end_of_event, parse_event
 from routeguard.formats.strict_json import Json, parse_json
 from routeguard.usage import Tally, Usage
 
@@ -125,9 +125,14 @@ class StreamReader:
         if not self._readable and self._is_over():
             return
         carry = self._carry
-        if not carry and chunk.find(b"\n\n") == len(chunk) - 2 > 0 and b"\r" not in chunk:
-            self._look(chunk)  # the usual chunk is one whole event, needs no copy, and is not of the shape seen last
-            return
+        if not carry:
+            # The usual chunk is one whole event, needs no copy, and is not of the shape seen last.
+            if (data := data_of(chunk)) is not None:
+                self._look(chunk, data)
+                return
+            if chunk.find(b"\n\n") == len(chunk) - 2 > 0 and b"\r" not in chunk:
+                self._look(chunk)
+                return
         searched = max(len(carry) - 1, 0)  # of an end that lies across the seam, at least one byte has come
         carry += chunk
         with_cr = b"\r" in chunk  # an end without a CR in this chunk has come before, or shows as LF LF
@@ -148,23 +153,24 @@ class StreamReader:
         if not self._shape.is_of(raw) and (self._readable or not self._is_over()):
             self._look(raw)
 
-    def _look(self, raw: bytes) -> None:
-        """One event that its shape does not tell."""
+    def _look(self, raw: bytes, data: str | None = None) -> None:
+        """One event that its shape does not tell, with its data where that is known."""
         self._events += 1
         if len(raw) > self._event_bytes_max:
             self._stop()
             return
         try:
-            self._read(raw)
+            name = ""
+            if data is None:
+                name, data = parse_event(raw, first=self._events == 1)
+            if data is not None:
+                self._read(raw, name, data)
         except ValueError:
             self._readable = False
             self._shape = NO_SHAPE
 
-    def _read(self, raw: bytes) -> None:
+    def _read(self, raw: bytes, name: str, data: str) -> None:
         """Raises ValueError for what no provider sends, and for usage that cannot be right."""
-        name, data = parse_event(raw, first=self._events == 1)
-        if data is None:
-            return
         if data.strip() == _DONE:
             self.terminal = self.terminal or (self._dialect is not None and self._dialect.ends_with_done)
             return
