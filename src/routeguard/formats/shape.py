@@ -23,6 +23,7 @@ _PADDINGS = rb"obfuscation|p|created_at"
 _NUMBERS = rb"sequence_number|ts_us"
 #: The same in all events of one text: a hole only where the bytes before the first hole cannot hold it.
 _NAMES = rb"item_id"
+_FIRST_LETTERS = bytes({name[0] for name in b"|".join((_TEXTS, _PADDINGS, _NUMBERS, _NAMES)).split(b"|")})
 
 _PLAIN = rb'[^"\\\x00-\x1f]*+'
 _TEXT = _PLAIN + rb'(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})' + _PLAIN + rb")*+"
@@ -31,7 +32,7 @@ _BLANKS = rb"[ ]*+"  # Anthropic pads its events with blanks
 _FILLINGS = {"text": _TEXT, "padding": _PLAIN, "number": _NUMBER, "name": _PLAIN, "blanks": _BLANKS}
 #: One quote in front of all alternatives, and what they begin with: only where both stand is anything compared.
 _HOLE = re.compile(
-    rb'"(?=[acdioprst])(?:(?:' + _TEXTS + rb')":[ ]?"(?P<text>' + _TEXT + rb')"'
+    rb'"(?=[' + _FIRST_LETTERS + rb"])(?:(?:" + _TEXTS + rb')":[ ]?"(?P<text>' + _TEXT + rb')"'
     rb"|(?:" + _PADDINGS + rb')":[ ]?"(?P<padding>' + _PLAIN + rb')"'
     rb"|(?:" + _NUMBERS + rb')":[ ]?(?P<number>' + _NUMBER + rb")"
     rb"|(?:" + _NAMES + rb')":[ ]?"(?P<name>' + _PLAIN + rb')")'
