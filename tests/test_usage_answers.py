@@ -303,6 +303,25 @@ def test_an_answer_that_used_nothing_has_said_nothing(usage: dict[str, object], 
     assert (found is not None) is is_believed
 
 
+@pytest.mark.parametrize("name", ["id", "responseId", "response_id"])
+def test_an_answer_goes_by_its_name_in_any_spelling(name: str) -> None:
+    tally = Tally()
+    tally.read_answer({"model": "m"})
+    tally.read_answer({name: "one"})
+    tally.read_answer({name: "one", "model": "m"})
+
+    assert not tally.is_nameless
+    with pytest.raises(UnusableUsage):
+        tally.read_answer({name: "two"})
+
+
+def test_usage_inside_of_the_first_choice_is_read() -> None:
+    tally = Tally()
+
+    assert tally.read_answer({"choices": [{"index": 0, "usage": {"prompt_tokens": 3, "completion_tokens": 2}}]})
+    assert tally.usage() == Usage(input_tokens=3, output_tokens=2)
+
+
 @pytest.mark.parametrize("between", [[], [{"id": "one"}], [{"model": "m"}]], ids=repr)
 def test_a_second_answer_in_one_stream_is_unusable(between: list[object]) -> None:
     tally = Tally()
