@@ -107,13 +107,10 @@ class StreamReader:
         return self._tally.usage_of_answer()
 
     def _take_alike(self, chunks: Sequence[bytes], start: int) -> int:
-        """Those from `start` on that begin like the shape seen last. Returns where the first other one is."""
-        before, end = self._shape.before, start + 1
-        if chunks[-1].startswith(before):
-            end = len(chunks)
-        else:
-            while chunks[end].startswith(before):  # which the last does not
-                end += 1
+        """Those from `start` to the last that begins like the shape seen last. Returns where the others begin."""
+        before, end = self._shape.before, len(chunks)
+        while not chunks[end - 1].startswith(before):
+            end -= 1
         alike = chunks[start:end]
         if not self._shape.is_of_all(alike):
             for chunk in alike:
