@@ -49,9 +49,9 @@ async def test_what_was_used_is_read_wherever_a_group_ends_and_nothing_twice(wor
     assert await ending(guard) == {"settled": "0.01"}
 
 
-@pytest.mark.parametrize("place", [1, HELD_MAX, HELD_MAX + 1, 100])
+@pytest.mark.parametrize("place", [1, 20, HELD_MAX, HELD_MAX + 1])
 async def test_one_foreign_chunk_in_any_group_and_nothing_is_read(place: int) -> None:
-    chunks = chat_chunks(120, usage=USAGE)
+    chunks = chat_chunks(HELD_MAX + 20, usage=USAGE)
     chunks.insert(place, b'data: {"text":"hello"}\n\n')
     guard = guarded(stream_app(chunks))
 

@@ -28,8 +28,8 @@ READ_BYTES_MAX = 1_048_576
 #: Messages that send a file instead of bytes, of ASGI's two extensions for that.
 FILES = ("http.response.pathsend", "http.response.zerocopysend")
 #: Chunks that wait to be looked at, and the bytes of the largest that does.
-HELD_MAX = 63
-HELD_BYTES_MAX = 1_024
+HELD_MAX = 127
+HELD_BYTES_MAX = 512
 
 
 class Tap:
