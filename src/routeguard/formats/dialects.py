@@ -19,12 +19,12 @@ class Dialect:
     opens: Callable[[Json], bool]
     #: An event of this dialect.
     continues: Callable[[Json], bool]
-    #: The response-shaped part of an event, which `Tally.read_answer` understands.
-    answer_in: Callable[[Json], Json | None]
-    #: Whether usage in this event may be taken for the bill: Anthropic opens a stream with a first guess.
-    bills: Callable[[Json], bool]
-    #: The event that ends a stream.
-    ends: Callable[[Json], bool]
+    #: The response-shaped part of an event, which `Tally.read_answer` understands; None: the event is one itself.
+    answer_in: Callable[[Json], Json | None] | None = None
+    #: Whether usage in this event may be taken for the bill: Anthropic opens a stream with a first guess. None: in any.
+    bills: Callable[[Json], bool] | None = None
+    #: The event that ends a stream; None: there is none.
+    ends: Callable[[Json], bool] | None = None
     #: Whether `data: [DONE]` ends a stream. Elsewhere gateways add it, and it says nothing.
     ends_with_done: bool
     #: A whole answer in one JSON body.
@@ -284,10 +284,6 @@ def _itself(event: Json) -> Json:
     return event
 
 
-def _always(_: Json) -> bool:
-    return True
-
-
 def _never(_: Json) -> bool:
     return False
 
@@ -297,9 +293,6 @@ DIALECTS = (
         name="chat",
         opens=_is_chunk,
         continues=_is_chunk,
-        answer_in=_itself,
-        bills=_always,
-        ends=_never,
         ends_with_done=True,
         is_body=_is_completion,
         answer_of=_itself,
@@ -366,9 +359,7 @@ DIALECTS = (
         name="embeddings",
         opens=_never,
         continues=_never,
-        answer_in=_itself,
         bills=_never,
-        ends=_never,
         ends_with_done=False,
         is_body=_is_embeddings,
         answer_of=_embeddings_answer_of,
@@ -377,8 +368,6 @@ DIALECTS = (
         name="generate_content",
         opens=_is_content,
         continues=_is_content,
-        answer_in=_itself,
-        bills=_always,
         ends=_has_finished,
         ends_with_done=False,
         is_body=_is_content_body,

@@ -196,10 +196,10 @@ class StreamReader:
     def _count(self, dialect: Dialect, event: Json) -> bool:
         """True for an event that told nothing new."""
         known = self._tally.changes
-        answer = dialect.answer_in(event)
-        if answer is not None and self._tally.read_answer(answer) and dialect.bills(event):
-            self._billed = True
-        if self._readable and dialect.ends(event):
+        answer = event if dialect.answer_in is None else dialect.answer_in(event)
+        if answer is not None and self._tally.read_answer(answer):
+            self._billed = self._billed or dialect.bills is None or dialect.bills(event)
+        if dialect.ends is not None and self._readable and dialect.ends(event):
             self.terminal = True
         if self._tally.changes == known:
             return True
