@@ -195,6 +195,12 @@ def test_anthropics_first_guess_alone_is_not_a_bill() -> None:
     assert read(message_start(), text_delta("a"), message_event("message_stop"), failed=True) is None
 
 
+def test_a_first_guess_behind_the_bill_takes_nothing_back() -> None:
+    *events, last = messages_events("a")
+
+    assert read(*events, message_start(), last) == MESSAGES_READ
+
+
 def test_a_repeated_message_start_does_not_double_the_input() -> None:
     assert read(message_start(), *messages_events("a")) == MESSAGES_READ
 

@@ -53,6 +53,25 @@ def test_every_line_end_of_the_standard_is_read_wherever_it_is_cut(dialect: str,
     assert read(*(whole[at : at + 1] for at in range(len(whole)))) == used
 
 
+@pytest.mark.parametrize("last_line", [b"id: 7", b"retry: 10", b":"])
+def test_an_event_with_a_line_behind_its_data_is_read_alike_wherever_it_is_cut(last_line: bytes) -> None:
+    events, used = STREAMS["chat"]
+    whole = b"".join(events).replace(b"\n\n", b"\n" + last_line + b"\n\n")
+
+    wrong = [cut for cut in range(len(whole)) if read(whole[:cut], whole[cut:]) != used]
+
+    assert wrong == []
+
+
+def test_lines_that_end_with_a_carriage_return_are_told_apart_in_a_single_chunk() -> None:
+    event, done = (
+        sse(chat_chunk(usage={"prompt_tokens": 1, "completion_tokens": 1})),
+        DONE.replace(b"\n\n", b"\rid: 7\n\n"),
+    )
+
+    assert read(event.replace(b"\n\n", b"\rid: 7\n\n"), done) == read(event, DONE) is not None
+
+
 @DIALECTS
 def test_comments_empty_lines_a_byte_order_mark_and_other_fields_change_nothing(dialect: str) -> None:
     events, used = STREAMS[dialect]
