@@ -7,13 +7,16 @@
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from math import lcm
 from types import MappingProxyType
+from typing import TypeVar
 
 from routeguard.errors import RouteguardError
+
+RatesT = TypeVar("RatesT")
 
 #: Overhead of a model about which only a price is known, in input tokens. The bytes of a request plus this bounded all
 #: 2,009 recorded text requests without tools, whoever served them.
@@ -111,6 +114,16 @@ class Rates:
         return Rates(**{rate.name: getattr(self, rate.name) * factor for rate in fields(self)})
 
 
+def step_at(steps: Sequence[tuple[int, RatesT]], input_tokens: int) -> RatesT:
+    """Of steps (threshold in input tokens, rates), ascending, the one that holds for a call with that much input."""
+    rates = steps[0][1]
+    for threshold, dearer in steps[1:]:
+        if input_tokens <= threshold:
+            break
+        rates = dearer
+    return rates
+
+
 @dataclass(frozen=True, slots=True)
 class Price:
     """Rates in steps: the last step whose threshold the input lies strictly above holds for the whole call.
@@ -129,13 +142,7 @@ class Price:
 
     def at(self, input_tokens: int) -> Rates:
         """The rates of a call with that many input tokens, cached ones included."""
-        steps = self.steps
-        rates = steps[0][1]
-        for threshold, dearer in steps[1:]:
-            if input_tokens <= threshold:
-                break
-            rates = dearer
-        return rates
+        return step_at(self.steps, input_tokens)
 
     def scaled(self, per: int) -> "Price":
         """The same price over a larger denominator."""

@@ -27,7 +27,7 @@ from math import lcm
 
 from routeguard.counts import dearest_numerator
 from routeguard.money import ceil_div, parse_cost_usd
-from routeguard.prices import FOREVER_NS, ModelPrice, Price
+from routeguard.prices import FOREVER_NS, ModelPrice, Price, step_at
 from routeguard.usage import Usage
 
 #: Service tiers that never cost more than the standard price, as providers call them in answers. One of them without a
@@ -128,7 +128,7 @@ class Tariff:
         else:
             envelope = self._envelope_at(wall_ns)
         input_tokens = min(input_tokens, self._window_tokens)
-        input_rate, output_rate, call_rate = _rates_at(envelope.steps, input_tokens)
+        input_rate, output_rate, call_rate = step_at(envelope.steps, input_tokens)
         return ceil_div(input_tokens * input_rate + output_tokens * output_rate + call_rate, self._per)
 
     def smallest(self, wall_ns: int) -> int:
@@ -198,7 +198,7 @@ class Tariff:
         else:
             input_tokens = self._windowed_input_tokens(first_tokens)
             last_tokens = self._window_tokens
-        input_rate, output_rate, call_rate = _rates_at(steps, last_tokens)
+        input_rate, output_rate, call_rate = step_at(steps, last_tokens)
         output_tokens = calls * self.max_output_tokens
         numerator = input_tokens * input_rate + output_tokens * output_rate + calls * call_rate
         return ceil_div(numerator, self._per) + self._extra_nanousd
@@ -356,16 +356,6 @@ class _Quotes:
     start_ns: int
     end_ns: int
     models: tuple[_Quote, ...]
-
-
-def _rates_at(steps: _Steps, input_tokens: int) -> tuple[int, int, int]:
-    """The rates of a call with that many input tokens."""
-    rates = steps[0][1]
-    for threshold, dearer in steps[1:]:
-        if input_tokens <= threshold:
-            break
-        rates = dearer
-    return rates
 
 
 def _dearest_steps(prices: Sequence[Price]) -> _Steps:

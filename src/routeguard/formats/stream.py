@@ -114,8 +114,7 @@ class StreamReader:
         alike = chunks[start:end]
         if not self._shape.is_of_all(alike):
             for chunk in alike:
-                if self._carry or not self._shape.is_of(chunk):
-                    self._take(chunk)
+                self.feed(chunk)
         return end
 
     def _take(self, chunk: bytes) -> None:
