@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from arrivals import at_random_moments
+from arrivals import READY_SECONDS, at_random_moments
 from measure import Row, duration, machine, print_table, verdict
 
 from routeguard.clock import SystemClock
@@ -128,7 +128,10 @@ async def at_pace(folder: str, per_second: float, seed: int, *, claims: str) -> 
     while not ledger.healthy or not ledger.client_salt:
         with suppress(LedgerUnavailable):  # the others are at it already
             await ledger.refresh()
-    await at_random_moments(per_second, SECONDS, seed, arrive)
+    await floor_pair(writer, book)
+    await pair(ledger, f"{seed}-first", f"{seed:016x}", all_claims=claims == ALL)
+    print("ready", flush=True)
+    await at_random_moments(per_second, SECONDS, seed, arrive, begin=float(sys.stdin.readline()))
     await ledger.aclose()
     return took
 
@@ -138,10 +141,20 @@ def paced(folder: str, per_second: int, *, claims: str) -> list[float]:
     children = [
         subprocess.Popen(
             [sys.executable, __file__, "child", folder, str(per_second / PROCESSES), str(seed), claims],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            text=True,
         )
         for seed in range(PROCESSES)
     ]
+    # All of them begin together, with nothing to import any more.
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    begin = time.monotonic() + READY_SECONDS
+    for child in children:
+        assert child.stdin is not None
+        print(begin, file=child.stdin, flush=True)
     return sorted(took / 1e6 for child in children for took in json.loads(child.communicate()[0]))
 
 

@@ -25,7 +25,7 @@ from tests.sqlite.files import close_all
 
 #: A reservation on the counters of another one.
 RESERVATION = (
-    "INSERT INTO entries SELECT namespace, '{id}', '{state}', {amount}, 0, 0, debits, slots, NULL, NULL "
+    "INSERT INTO entries SELECT namespace, '{id}', '{state}', {amount}, 0, 0, debits, slots, NULL, NULL, NULL "
     "FROM entries LIMIT 1"
 )
 

@@ -40,7 +40,7 @@ def number(path: Path, query: str, *arguments: object) -> int:
 
 
 def check_sums(path: Path) -> None:
-    """Every counter is the sum of the entries that debited it, and the file is whole.
+    """Every counter is the sum of the entries that debited it, of money and of slots, and the file is whole.
 
     Holds while no entry has been forgotten: for two minutes.
     """
@@ -65,7 +65,18 @@ def check_sums(path: Path) -> None:
         assert found == [parts[name] for name in names], (budget, starts, partition)
     # What is left was dropped with its money at zero.
     assert not any(parts.total() for parts in sums.values())
+    check_slots(path)
     assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def check_slots(path: Path) -> None:
+    """Every slot in use is that of an entry whose lease nobody has ended yet."""
+    held: Counter[tuple[object, object]] = Counter()
+    for namespace, slots in rows(path, "SELECT namespace, slots FROM entries WHERE lease_ends_ns IS NOT NULL"):
+        held.update((namespace, partition) for partition in json.loads(str(slots)))
+    in_use = {(namespace, partition): used for namespace, partition, used in rows(path, "SELECT * FROM slots")}
+    assert {whose: used for whose, used in in_use.items() if used} == held, "each slot is held by a lease"
+    assert all(used or not partition for (_, partition), used in in_use.items()), "a client without a slot has no row"
 
 
 @contextmanager

@@ -144,7 +144,7 @@ def test_a_reservation_whose_event_loop_is_gone_is_released(path: Path, clock: F
 
     assert not task.done()
     assert rows(path, "SELECT open FROM counters") == [(0,)]
-    assert number(path, "SELECT count(*) FROM slots") == 0
+    assert number(path, "SELECT used FROM slots") == 0
 
 
 async def test_a_settlement_whose_caller_was_cancelled_is_written(path: Path, clock: FakeClock) -> None:

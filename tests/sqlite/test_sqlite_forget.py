@@ -29,7 +29,7 @@ async def test_a_forgotten_namespace_leaves_no_row_and_its_neighbour_every_one(p
 
     await forgotten.forget()
 
-    assert len(before) == 10
+    assert len(before) == 9
     assert all(count > 0 for count in before.values())
     assert {table: 2 * count for table, count in counts(path).items()} == before
     assert number(path, "SELECT count(*) FROM namespaces WHERE name = 'kept'") == 1

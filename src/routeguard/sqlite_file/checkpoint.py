@@ -2,20 +2,27 @@
 
 SQLite by itself does this at the end of whichever commit makes the log 1000 pages long, and that request then waits
 for the disk. Here a thread of its own copies, while others write; where they write without a pause it has to shut
-them out for the last pages, or the log would grow for ever.
+them out for the last pages, or the log would grow for ever. That is a wait for the disk for everybody, a few
+milliseconds and now and then some hundred, so it is done rarely: the log may become long.
+
+A log that begins anew keeps its length on the disk, and is written over: with blocks of its own already, a wait for
+the disk is shorter. So its size does not say how long it is.
 """
 
-import os
 import random
 import sqlite3
+import struct
 import threading
 import time
 from typing import Final
 
-#: Size of the log at which it is copied.
-LOG_BYTES: Final = 4_000_000
-#: Commits between two looks at its size.
+#: Bytes of the log at which it is copied.
+LOG_BYTES: Final = 64_000_000
+#: Commits between two looks at its length.
 LOOK_EVERY: Final = 32
+#: Of the log's header and of the one before each page in it (https://www.sqlite.org/fileformat2.html#walformat).
+_HEADER: Final = struct.Struct(">8xI4x8s8x")
+_PAGE_HEADER: Final = struct.Struct(">8x8s8x")
 #: Attempts to shut writers out, and seconds between two, at least and at most.
 RESTARTS_MAX: Final = 200
 RESTART_SECONDS: Final = (0.0001, 0.0006)
@@ -30,9 +37,9 @@ class Checkpoint:
         self._is_at_it = threading.Lock()
 
     def start_if_due(self) -> None:
-        """Called after each commit; looks at the size of the log now and then."""
+        """Called after each commit; looks at the length of the log now and then."""
         self._commits += 1
-        if self._commits % LOOK_EVERY or self._log_bytes() < LOG_BYTES:
+        if self._commits % LOOK_EVERY or not self._is_long():
             return
         if self._is_at_it.acquire(blocking=False):
             threading.Thread(target=self._copy, name="routeguard-checkpoint", daemon=True).start()
@@ -63,8 +70,15 @@ class Checkpoint:
         finally:
             self._is_at_it.release()
 
-    def _log_bytes(self) -> int:
+    def _is_long(self) -> bool:
+        """Whether the page at `LOG_BYTES` is one of this log, and not what an earlier one has left there."""
         try:
-            return os.stat(f"{self.path}-wal").st_size
-        except FileNotFoundError:
-            return 0
+            # SQLite puts its locks on the two files beside it, so this one may be opened and closed.
+            with open(f"{self.path}-wal", "rb") as log:
+                page_bytes, salt = _HEADER.unpack(log.read(_HEADER.size))
+                stride = _PAGE_HEADER.size + page_bytes
+                log.seek(_HEADER.size + LOG_BYTES // stride * stride)
+                (page_salt,) = _PAGE_HEADER.unpack(log.read(_PAGE_HEADER.size))
+        except (FileNotFoundError, struct.error):
+            return False  # there is none, or it was never so long
+        return bool(page_salt == salt)

@@ -48,9 +48,8 @@ def connect(path: str, synchronous: Synchronous) -> sqlite3.Connection:
         (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise NotOurFile(f"{path} cannot be shared by processes here; put it on a local disk")
-        # Copying the log is `Checkpoint`'s, beside the commits; begun anew, the log becomes short.
+        # Copying the log is `Checkpoint`'s, beside the commits.
         db.execute("PRAGMA wal_autocheckpoint = 0")
-        db.execute("PRAGMA journal_size_limit = 0")
         db.execute(f"PRAGMA synchronous = {synchronous}")
         _claim(db)
     except BaseException:

@@ -13,9 +13,8 @@ Rules that live here:
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from routeguard.auditing import Adjustment, AdjustmentRefused, Statement
 from routeguard.clock import Clock
@@ -48,11 +47,10 @@ ORPHANS_MAX: Final = 256
 #: A time this far ahead of the clock was written before the host was started again.
 RESTART_SLACK_NS: Final = NANOSECONDS
 
-_TABLES: Final = ("budgets", "entries", "leases", "slots", "rates", "unwritten", "adjustments", "firsts")
+_TABLES: Final = ("budgets", "entries", "slots", "rates", "unwritten", "adjustments", "firsts")
 
 
-@dataclass(frozen=True, slots=True)
-class Debited:
+class Debited(NamedTuple):
     """The answer to a reservation: what was written, what stands in the way, and the counters before it."""
 
     #: None when it is refused; one that has ended must not pass for an open one.
@@ -139,13 +137,17 @@ class SqliteBook:
 
     def tidy(self, db: sqlite3.Connection, operations: int) -> Callable[[], None] | None:
         """End the leases that are over, and now and then forget what nobody will ask for."""
+        self._entries.begin()
         self._counters.begin()
         self.unwritten.begin()
         self._since_forgetting += operations
         rounds, self._since_forgetting = divmod(self._since_forgetting, FORGET_EVERY)
         if rounds:
             self._forget(db, rows_max=rounds * FORGET_ROWS)
-        orphans = self._orphan_leases(db, until_ns=self._now_ns(), leases_max=ORPHANS_MAX)
+        now_ns = self._now_ns()
+        orphans = self._orphan_leases(db, until_ns=now_ns, leases_max=ORPHANS_MAX)
+        if len(orphans) == ORPHANS_MAX:
+            self._entries.leave_overdue(db, now_ns)
         return partial(self._after_commit, orphans) if orphans or self.unwritten.is_kept else None
 
     def _after_commit(self, orphans: Sequence[Entry]) -> None:
@@ -166,26 +168,27 @@ class SqliteBook:
         force: bool,
     ) -> Debited:
         """Debit every claim, or none."""
-        known = self._entries.find(db, reservation_id)
-        if known is not None:
-            return Debited(known)
         wall_seconds, now_ns = self._clock.wall_ns() // NANOSECONDS, self._now_ns()
         shares = tuple([self._counters.share(db, claim, wall_seconds) for claim in money])
         rate_rows = RateRows(db, self._namespace, rates) if rates else None
         full_rates, retry_ns = rate_rows.in_the_way(now_ns) if rate_rows is not None else ([], 0)
-        full = [claim for claim in slots if self._is_full(db, claim, now_ns)]
+        full = [claim for claim in slots if self._is_full(db, claim)]
         refused = verdict(shares, full, full_rates, retry_ns)
         if refused is not None and not force:
-            return Debited(None, refused, shares)
+            known = self._entries.find(db, reservation_id)
+            return Debited(None, refused, shares) if known is None else Debited(known)
         entry = Entry(
             reservation_id,
             "open",
             money[0].amount if money else 0,
-            tuple([self._counters.debit(db, share) for share in shares]),
+            tuple([self._counters.place(db, share) for share in shares]),
             tuple([claim.partition for claim in slots]),
             now_ns + max([claim.policy.lease_ns for claim in slots]) if slots else None,
         )
-        self._entries.write(db, entry, now_ns)
+        if not self._entries.add(db, entry, now_ns):
+            return Debited(self._entries.find(db, reservation_id))
+        for share, debit in zip(shares, entry.debits, strict=True):
+            self._counters.debit(db, share, debit)
         if rate_rows is None or full_rates:
             return Debited(entry, refused, shares, is_new=True)
         rate_rows.take(now_ns, clients_max=self._clients_max)
@@ -284,7 +287,7 @@ class SqliteBook:
 
     def in_flight(self, db: sqlite3.Connection) -> int:
         """Streams holding a slot."""
-        return self._entries.slots_in_use(db, "", self._now_ns())
+        return self._entries.slots_in_use(db, "")
 
     def paused(self, db: sqlite3.Connection, *, started_paused_ns: int | None) -> bool:
         """The kill switch, after turning it for a process that was told to start paused.
@@ -355,7 +358,8 @@ class SqliteBook:
     def _last_seen_ns(self, db: sqlite3.Connection) -> int:
         """The latest moment that is written anywhere; 0 where nothing is that depends on time."""
         (last_ns,) = db.execute(
-            "SELECT max(turned_ns, coalesce((SELECT max(began_ns) FROM leases WHERE namespace = id), 0), "
+            "SELECT max(turned_ns, coalesce((SELECT max(began_ns) FROM entries WHERE namespace = namespaces.id "
+            "AND lease_ends_ns IS NOT NULL), 0), "
             "coalesce((SELECT max(touched_ns) FROM rates WHERE namespace = namespaces.id), 0), "
             "coalesce((SELECT max(ended_ns) FROM entries WHERE namespace = namespaces.id AND ended_ns IS NOT NULL), 0)"
             ") FROM namespaces WHERE id = ?",
@@ -364,27 +368,20 @@ class SqliteBook:
         found: int = last_ns
         return found
 
-    def _is_full(self, db: sqlite3.Connection, claim: Claim[Parallel], now_ns: int) -> bool:
+    def _is_full(self, db: sqlite3.Connection, claim: Claim[Parallel]) -> bool:
         quota = claim.policy.quota
-        return quota is not None and self._entries.slots_in_use(db, claim.partition, now_ns) + claim.amount > quota
+        return quota is not None and self._entries.slots_in_use(db, claim.partition) + claim.amount > quota
 
     def _orphan_leases(self, db: sqlite3.Connection, *, until_ns: int, leases_max: int) -> list[Entry]:
         """Free the slots whose lease is over. The money of their owners stays: it is orphaned, not given back."""
-        ended = db.execute(
-            "SELECT entry FROM leases WHERE namespace = ? AND ends_ns <= ? LIMIT ?",
-            (self._namespace, until_ns, leases_max),
-        ).fetchall()
-        orphans = []
-        for (entry_id,) in ended:
-            entry = self._entries.find(db, entry_id)
-            assert entry is not None, "an entry is kept while its lease runs"
+        orphans = self._entries.overdue(db, until_ns, most=leases_max)
+        for entry in orphans:
             self._counters.orphan(db, entry.debits, entry.amount_nanousd)
             self._entries.free(db, entry)
             db.execute(
                 "UPDATE entries SET state = 'orphaned', lease_ends_ns = NULL WHERE namespace = ? AND id = ?",
-                (self._namespace, entry_id),
+                (self._namespace, entry.id),
             )
-            orphans.append(entry)
             self.unwritten.orphaned(db, entry, now_ns=self._now_ns())
         return orphans
 

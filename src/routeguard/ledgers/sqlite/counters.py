@@ -7,7 +7,6 @@ window is over: a row a window says what each of them cost.
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from routeguard.policy import Balance, Budget, Claim, Parallel, Rate, Refused, Span, State
@@ -35,8 +34,7 @@ class Debit(NamedTuple):
     partition: str
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """What a counter adds up from."""
 
     settled: int = 0
@@ -50,8 +48,7 @@ class Parts:
         return self.settled + self.kept + self.orphaned
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """A claim beside the counter it would be debited from."""
 
     claim: Claim[Budget]
@@ -114,31 +111,34 @@ class Counters:
             return self._share(db, claim, "", wall_seconds)
         return share
 
-    def debit(self, db: sqlite3.Connection, share: Share) -> Debit:
-        """Add the amount of a claim to its open money."""
-        claim, span = share.claim, share.span
+    def place(self, db: sqlite3.Connection, share: Share) -> Debit:
+        """The counter that a share would be debited from, whose budget has a row from then on."""
         budget_id = share.budget_id
         if budget_id is None:
-            budget_id = self._new_budget(db, claim.policy, span)
-        elif share.is_next:
+            budget_id = self._new_budget(db, share.claim.policy, share.span)
+        return Debit(budget_id, share.span.start, share.partition)
+
+    def debit(self, db: sqlite3.Connection, share: Share, debit: Debit) -> None:
+        """Add the amount of a claim to the open money of its `place`."""
+        if share.is_next:
             db.execute(
-                "UPDATE budgets SET starts = ?, ends = ?, clients = 0 WHERE id = ?", (span.start, span.end, budget_id)
+                "UPDATE budgets SET starts = ?, ends = ?, clients = 0 WHERE id = ?",
+                (share.span.start, share.span.end, debit.budget_id),
             )
-        debit = Debit(budget_id, span.start, share.partition)
+        amount_nanousd = share.claim.amount
         if share.parts is None:
             db.execute(
                 "INSERT INTO counters (budget, starts, partition, open) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT DO UPDATE SET open = open + excluded.open",
-                (*debit, claim.amount),
+                (*debit, amount_nanousd),
             )
             if share.partition:
-                db.execute("UPDATE budgets SET clients = clients + 1 WHERE id = ?", (budget_id,))
+                db.execute("UPDATE budgets SET clients = clients + 1 WHERE id = ?", (debit.budget_id,))
         else:
             db.execute(
                 "UPDATE counters SET open = open + ? WHERE budget = ? AND starts = ? AND partition = ?",
-                (claim.amount, *debit),
+                (amount_nanousd, *debit),
             )
-        return debit
 
     def charge(
         self,

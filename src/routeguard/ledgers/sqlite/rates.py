@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from routeguard.ledgers.sqlite.entries import json_text
-from routeguard.limiter import EXACT_MAX, BucketWindow, ClientState, ExactWindow, RateWindow
+from routeguard.limiter import BucketWindow, ClientState, ExactWindow, RateWindow
 from routeguard.policy import Claim, Rate
 
 #: Whose windows are everybody's.
@@ -25,11 +25,18 @@ class RateRows:
         self._db = db
         self._namespace = namespace
         self._claims = claims
+        self._states = {claim.partition: ClientState() for claim in claims}
         self._known: set[str] = set()
-        self._states: dict[str, ClientState] = {}
-        for claim in claims:
-            if claim.partition not in self._states:
-                self._states[claim.partition] = self._read(claim.partition)
+        rows = db.execute(
+            "SELECT n.rated_clients, n.longest_rate_ns, r.partition, r.windows FROM namespaces n "  # noqa: S608 - marks
+            f"LEFT JOIN rates r ON r.namespace = n.id AND r.partition IN ({', '.join('?' * len(self._states))}) "
+            "WHERE n.id = ?",
+            (*self._states, namespace),
+        )
+        for self._clients, self._longest_ns, partition, windows in rows:
+            if partition is not None:
+                self._known.add(partition)
+                self._states[partition].windows = _load(windows)
 
     def in_the_way(self, now_ns: int) -> tuple[list[Claim[Rate]], int]:
         """Claims without a free slot, and the nanoseconds until each of them has one."""
@@ -46,19 +53,14 @@ class RateRows:
         """Take one slot of each."""
         for claim in self._claims:
             self._window(claim).add(now_ns, claim.policy.window_ns)
-        for partition, state in self._states.items():
-            if partition and partition not in self._known:
-                self._make_room(clients_max)
-            self._db.execute(
-                "INSERT INTO rates (namespace, partition, touched_ns, windows) VALUES (?, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET touched_ns = excluded.touched_ns, windows = excluded.windows",
-                (self._namespace, partition, now_ns, _dump(state, now_ns)),
-            )
+        self._make_room(len(self._states.keys() - self._known - {EVERYBODY}), clients_max)
+        self._db.executemany(
+            "INSERT INTO rates (namespace, partition, touched_ns, windows) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET touched_ns = excluded.touched_ns, windows = excluded.windows",
+            [(self._namespace, partition, now_ns, _dump(state, now_ns)) for partition, state in self._states.items()],
+        )
         longest_ns = max(claim.policy.window_ns for claim in self._claims)
-        (known_ns,) = self._db.execute(
-            "SELECT longest_rate_ns FROM namespaces WHERE id = ?", (self._namespace,)
-        ).fetchone()
-        if longest_ns > known_ns:
+        if longest_ns > self._longest_ns:
             self._db.execute("UPDATE namespaces SET longest_rate_ns = ? WHERE id = ?", (longest_ns, self._namespace))
 
     def give_back(self, claimed_ns: int, now_ns: int) -> None:
@@ -80,27 +82,15 @@ class RateRows:
     def _window(self, claim: Claim[Rate]) -> RateWindow:
         return self._states[claim.partition].window(claim.policy)
 
-    def _read(self, partition: str) -> ClientState:
-        row = self._db.execute(
-            "SELECT windows FROM rates WHERE namespace = ? AND partition = ?", (self._namespace, partition)
-        ).fetchone()
-        if row is None:
-            return ClientState()
-        self._known.add(partition)
-        return _load(row[0])
-
-    def _make_room(self, clients_max: int) -> None:
-        (clients,) = self._db.execute(
-            "SELECT rated_clients FROM namespaces WHERE id = ?", (self._namespace,)
-        ).fetchone()
-        change = 1
-        if clients >= clients_max:
-            change -= self._db.execute(
-                "DELETE FROM rates WHERE namespace = ? AND partition = (SELECT partition FROM rates "
-                "WHERE namespace = ? AND partition <> '' ORDER BY touched_ns LIMIT 1)",
-                (self._namespace, self._namespace),
+    def _make_room(self, newcomers: int, clients_max: int) -> None:
+        gone = 0
+        if self._clients + newcomers > clients_max:
+            gone = self._db.execute(
+                "DELETE FROM rates WHERE namespace = ?1 AND partition IN (SELECT partition FROM rates "
+                "WHERE namespace = ?1 AND partition <> '' ORDER BY touched_ns LIMIT ?2)",
+                (self._namespace, newcomers),
             ).rowcount
-        _count(self._db, self._namespace, change)
+        _count(self._db, self._namespace, newcomers - gone)
 
 
 def forget_old_rates(db: sqlite3.Connection, namespace: int, now_ns: int, *, rows_max: int) -> None:
@@ -127,16 +117,16 @@ def _dump(state: ClientState, now_ns: int) -> str:
     return json_text(rows)
 
 
-def _load(text: str) -> ClientState:
+def _load(text: str) -> list[tuple[int, RateWindow]]:
     """The windows of one row: a list of times, or of `[first, last, count]`, tells which kind it is."""
-    state = ClientState()
+    windows: list[tuple[int, RateWindow]] = []
     for window_ns, content in json.loads(text):
-        is_exact = isinstance(content[0], int)
-        # The quota only tells which kind of window it is.
-        window = state.window(Rate("", EXACT_MAX if is_exact else EXACT_MAX + 1, window_ns))
-        if isinstance(window, ExactWindow):
-            window.times = content
-        elif isinstance(window, BucketWindow):
-            window.buckets = content
-            window.total = sum(count for _, _, count in content)
-    return state
+        if isinstance(content[0], int):
+            exact = ExactWindow()
+            exact.times = content
+            windows.append((window_ns, exact))
+        else:
+            buckets = BucketWindow()
+            buckets.buckets, buckets.total = content, sum([count for _, _, count in content])
+            windows.append((window_ns, buckets))
+    return windows

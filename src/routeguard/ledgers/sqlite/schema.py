@@ -5,7 +5,7 @@ from typing import Final
 
 from routeguard.sqlite_file.file import INTEGER_MAX, NotOurFile
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 _PART: Final = f"INTEGER NOT NULL DEFAULT 0 CHECK ({{0}} BETWEEN 0 AND {INTEGER_MAX})"
 _SCHEMA: Final = (
@@ -30,14 +30,14 @@ _SCHEMA: Final = (
     """CREATE TABLE entries (
         namespace INTEGER NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL, amount INTEGER NOT NULL,
         settled INTEGER NOT NULL DEFAULT 0, kept INTEGER NOT NULL DEFAULT 0, debits TEXT NOT NULL,
-        slots TEXT NOT NULL, lease_ends_ns INTEGER, ended_ns INTEGER, PRIMARY KEY (namespace, id)) WITHOUT ROWID""",
+        slots TEXT NOT NULL, began_ns INTEGER, lease_ends_ns INTEGER, ended_ns INTEGER,
+        PRIMARY KEY (namespace, id)) WITHOUT ROWID""",
     "CREATE INDEX entries_ended ON entries (namespace, ended_ns) WHERE ended_ns IS NOT NULL",
-    """CREATE TABLE leases (
-        namespace INTEGER NOT NULL, ends_ns INTEGER NOT NULL, entry TEXT NOT NULL, began_ns INTEGER NOT NULL,
-        PRIMARY KEY (namespace, ends_ns, entry)) WITHOUT ROWID""",
-    """CREATE TABLE slots (
-        namespace INTEGER NOT NULL, partition TEXT NOT NULL, entry TEXT NOT NULL, ends_ns INTEGER NOT NULL,
-        PRIMARY KEY (namespace, partition, entry)) WITHOUT ROWID""",
+    "CREATE INDEX entries_leased ON entries (namespace, lease_ends_ns) WHERE lease_ends_ns IS NOT NULL",
+    # How many entries with a running lease hold a slot of a partition.
+    f"""CREATE TABLE slots (
+        namespace INTEGER NOT NULL, partition TEXT NOT NULL, used {_PART.format("used")},
+        PRIMARY KEY (namespace, partition)) WITHOUT ROWID""",
     # All windows of one client, as JSON; of everybody under "".
     """CREATE TABLE rates (
         namespace INTEGER NOT NULL, partition TEXT NOT NULL, touched_ns INTEGER NOT NULL, windows TEXT NOT NULL,
