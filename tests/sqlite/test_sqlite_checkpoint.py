@@ -3,7 +3,7 @@
 import sqlite3
 import struct
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -32,6 +32,12 @@ def db(path: Path) -> Iterator[sqlite3.Connection]:
 
 def log_of(path: Path) -> Path:
     return Path(f"{path}-wal")
+
+
+def salt_of(path: Path) -> bytes:
+    """Another one each time that the log begins anew."""
+    with log_of(path).open("rb") as log:
+        return log.read(24)[16:]
 
 
 def write(db: sqlite3.Connection, number: int) -> None:
@@ -66,6 +72,22 @@ def test_a_log_is_copied_when_it_is_long_and_then_begins_anew(path: Path, db: sq
     assert sizes == sorted(sizes), "and keeps its length on the disk"
     assert path.stat().st_size > before + 1_000 * 500 - LONG_BYTES, "what was written is in the file"
     assert db.execute("SELECT count(*), sum(number) FROM numbers").fetchone() == (1_000, 499_500)
+
+
+def test_a_log_begins_anew_while_somebody_writes_without_a_pause(path: Path, db: sqlite3.Connection) -> None:
+    copying = Checkpoint(str(path))
+    begun = set()
+
+    for number in range(100_000):
+        with suppress(sqlite3.OperationalError):  # the last pages are copied while nobody may write
+            write(db, number)
+        copying.start_if_due()
+        begun.add(salt_of(path))
+        if len(begun) == 5:
+            break
+    copying.hold()
+
+    assert len(begun) == 5
 
 
 def test_a_log_that_began_anew_is_not_taken_for_as_long_as_it_was(path: Path, db: sqlite3.Connection) -> None:

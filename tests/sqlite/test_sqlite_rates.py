@@ -147,6 +147,18 @@ async def test_rates_of_a_host_started_again_go_on_where_they_stood(path: Path) 
     assert await admitted_of(started, "later", 11, Claim(MINUTE, "a", 1)) == 10
 
 
+async def test_what_everybody_shares_is_not_given_up_for_a_newcomer(path: Path, clock: FakeClock) -> None:
+    ledger = ledger_at(path, clock, clients_max=2)
+    assert await admitted_of(ledger, "all", 20, Claim(SHARED, "", 1)) == 20
+
+    for client in ("a", "b", "c", "d"):
+        clock.advance(1)
+        assert await admitted_of(ledger, client, 1, Claim(MINUTE, client, 1)) == 1
+
+    assert await admitted_of(ledger, "one more", 1, Claim(SHARED, "", 1)) == 0
+    assert rows(path, "SELECT partition FROM rates ORDER BY partition") == [("",), ("c",), ("d",)]
+
+
 async def test_a_changed_rate_keeps_what_was_claimed(path: Path, clock: FakeClock) -> None:
     ledger = ledger_at(path, clock)
     await admitted_of(ledger, "before", 6, Claim(MINUTE, "a", 1))
