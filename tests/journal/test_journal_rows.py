@@ -237,7 +237,7 @@ async def test_a_file_that_does_not_answer_yet_is_a_warning_at_the_start(path: P
         (warning,) = await journal_at(path).check()
 
     # Which of the two bounds is over first, ours or that of the lock, depends on the machine.
-    problems = ("the file did not answer in time", f"the file {path} is locked by another program")
+    problems = ("the file did not answer in time", f"the file {path} is locked by another process")
     assert warning.startswith(tuple(f"ROUTEGUARD_JOURNAL: {problem}; its rows wait" for problem in problems))
 
 

@@ -158,7 +158,7 @@ class Writer:
         if not expired:
             return
         self._pending = deque(one for one in self._pending if one not in expired)
-        text = f"the file {self._path} is locked by another program"
+        text = f"the file {self._path} is locked by another process"
         self._fail(list(expired), LedgerUnavailable(text))
 
     def _write(self, batch: list[AnyOperation]) -> None:
