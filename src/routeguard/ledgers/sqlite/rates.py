@@ -21,6 +21,10 @@ _NO_WINDOWS: Final = json_text([])
 class RateRows:
     """The windows that one reservation claims, as they stand."""
 
+    #: Clients with a row, and the longest window that was ever claimed, in the namespace.
+    _clients: int
+    _longest_ns: int
+
     def __init__(self, db: sqlite3.Connection, namespace: int, claims: Sequence[Claim[Rate]]) -> None:
         self._db = db
         self._namespace = namespace
