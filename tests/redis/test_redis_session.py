@@ -10,7 +10,8 @@ import pytest
 import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
-from redis.exceptions import ReadOnlyError, ResponseError
+from redis.exceptions import AuthenticationError, BusyLoadingError, InvalidResponse, ReadOnlyError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from routeguard.ledgers.redis import session
 from routeguard.ledgers.redis.session import (
@@ -74,7 +75,46 @@ def test_a_file_or_a_database_that_is_not_there_is_said() -> None:
 
     assert said_of(no_file).endswith("a socket or what is after the question mark")
     assert said_of(ResponseError("DB index is out of range")).endswith("no database of the number in LEDGER")
+    assert said_of(AuthenticationError("WRONGPASS of somebody")).endswith("refuses the user or the password in LEDGER")
     assert said_of(TimeoutError()) == "TimeoutError"
+
+
+@pytest.mark.parametrize(
+    ("url", "failure", "context", "scheme"),
+    [
+        ("rediss://localhost", TimeoutError, None, "without TLS, LEDGER begins with redis://"),
+        ("rediss://localhost", asyncio.CancelledError, None, "without TLS, LEDGER begins with redis://"),
+        ("rediss://localhost", RedisConnectionError, ConnectionRefusedError(), None),
+        ("redis://localhost", RedisConnectionError, None, "with TLS, LEDGER begins with rediss://"),
+        ("redis://localhost", RedisConnectionError, ConnectionResetError(), "with TLS, LEDGER begins with rediss://"),
+        ("redis://localhost", InvalidResponse, None, "with TLS, LEDGER begins with rediss://"),
+        ("redis://localhost", RedisConnectionError, ConnectionRefusedError(), None),
+        ("redis://localhost", TimeoutError, None, None),
+        ("redis://localhost", ResponseError, None, None),
+        ("redis://localhost", BusyLoadingError, None, None),
+        ("unix:///run/redis.sock", RedisConnectionError, None, None),
+    ],
+)
+async def test_of_a_server_that_makes_no_sense_the_other_scheme_is_said(
+    url: str,
+    failure: type[BaseException],
+    context: BaseException | None,
+    scheme: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection = connection_for(url)
+
+    async def fail() -> None:
+        failed = failure("in words that may name anything")
+        failed.__context__ = context
+        raise failed
+
+    monkeypatch.setattr(connection, "connect", fail)
+    with pytest.raises(failure) as failed:
+        await Session(connection).open()
+
+    kind = failure.__name__
+    assert said_of(failed.value) == (kind if scheme is None else f"{kind}: if it works {scheme}")
 
 
 def test_an_option_that_no_connection_takes_is_an_error_of_the_address() -> None:

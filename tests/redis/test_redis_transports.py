@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from routeguard.policy import LedgerUnavailable
 from tests.redis.calls import CALL, QUICK, balance, reserve, settle, try_reserve
 from tests.redis.conftest import Opens
 from tests.redis.server import RedisServer
@@ -49,6 +50,28 @@ async def test_a_store_behind_tls_whose_certificate_nobody_vouches_for_is_refuse
 
     assert "503 until it answers" in warning
     assert refused is None
+
+
+async def test_tls_asked_of_a_port_without_it_is_said(opens: Opens, redis_program: str) -> None:
+    with RedisServer(redis_program) as server:
+        ledger = opens(f"rediss://localhost:{server.port}/0", timing=QUICK)
+
+        (warning,) = await ledger.check()
+        with pytest.raises(LedgerUnavailable) as unavailable:
+            await ledger.refresh()
+
+    assert "if it works without TLS, LEDGER begins with redis://" in warning
+    assert "if it works without TLS, LEDGER begins with redis://" in str(unavailable.value)
+
+
+async def test_a_port_for_tls_asked_without_it_is_said(opens: Opens, redis_program: str, tmp_path: Path) -> None:
+    _make_certificate(tmp_path)
+    with _tls_server(redis_program, tmp_path) as server:
+        ledger = opens(f"redis://localhost:{server.tls_port}/0", timing=QUICK)
+
+        (warning,) = await ledger.check()
+
+    assert "if it works with TLS, LEDGER begins with rediss://" in warning
 
 
 class _TlsServer(RedisServer):

@@ -4,6 +4,7 @@ redis-py opens it, authenticates and speaks the protocol. Its client and pool ar
 on their own (up to eleven times), and a command here is sent again at most once, by `line`.
 """
 
+import asyncio
 import re
 import ssl
 from collections.abc import Callable, Sequence
@@ -17,7 +18,8 @@ from redis.asyncio.connection import (
     UnixDomainSocketConnection,
     parse_url,
 )
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from routeguard.ledgers.redis.scripts import ALLOW_OOM
 
@@ -87,9 +89,18 @@ class Session:
         self.known: set[str] = set()
 
     async def open(self) -> None:
-        """Connect, authenticate, and find out what the server understands."""
-        await self._connection.connect()  # type: ignore[no-untyped-call]  # redis-py 8.1 types all but this
-        (answer,) = await self.exchange([("EVAL", f"{ALLOW_OOM}return 1", "0")])
+        """Connect, authenticate, and find out what the server understands.
+
+        A failure that another scheme of the address may help has a note that says so.
+        """
+        try:
+            await self._connection.connect()  # type: ignore[no-untyped-call]  # redis-py 8.1 types all but this
+            (answer,) = await self.exchange([("EVAL", f"{ALLOW_OOM}return 1", "0")])
+        except BaseException as failure:
+            remedy = _other_scheme(self._connection, failure)
+            if remedy is not None:
+                failure.add_note(remedy)
+            raise
         self.allow_oom = answer == 1
 
     async def exchange(self, commands: Sequence[Sequence[str]]) -> list[object]:
@@ -160,7 +171,23 @@ def said_of(failure: BaseException) -> str:
         return f"{kind}: a file that LEDGER names is not there, a socket or what is after the question mark"
     if isinstance(failure, ResponseError) and "DB index" in str(failure):
         return f"{kind}: it has no database of the number in LEDGER"
-    return kind
+    if isinstance(failure, AuthenticationError):
+        return f"{kind}: it refuses the user or the password in LEDGER"
+    # Whoever limits the time raises an error of its own, from the one in which the waiting ended.
+    notes = [*getattr(failure, "__notes__", ()), *getattr(cause, "__notes__", ())]
+    return f"{kind}: {notes[0]}" if notes else kind
+
+
+def _other_scheme(connection: AbstractConnection, failure: BaseException) -> str | None:
+    """What to try where somebody listens, and says nothing that makes sense."""
+    if isinstance(connection, SSLConnection):
+        # A server without TLS waits for the end of what it takes for a long line.
+        said_nothing = isinstance(failure, (asyncio.CancelledError, TimeoutError))
+        return "if it works without TLS, LEDGER begins with redis://" if said_nothing else None
+    # One with TLS hangs up, or answers with what is no answer. What is more than that, like LOADING, made sense.
+    is_remote, is_cut = isinstance(connection, Connection), isinstance(failure.__context__, ConnectionResetError | None)
+    hung_up = type(failure) in {RedisConnectionError, InvalidResponse} and is_cut
+    return "if it works with TLS, LEDGER begins with rediss://" if is_remote and hung_up else None
 
 
 def error_code(error: RedisError) -> str:
