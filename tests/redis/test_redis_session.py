@@ -84,6 +84,7 @@ def test_a_file_or_a_database_that_is_not_there_is_said() -> None:
     [
         ("rediss://localhost", TimeoutError, None, "without TLS, LEDGER begins with redis://"),
         ("rediss://localhost", asyncio.CancelledError, None, "without TLS, LEDGER begins with redis://"),
+        ("rediss://localhost", RedisConnectionError, ssl.SSLError(), "without TLS, LEDGER begins with redis://"),
         ("rediss://localhost", RedisConnectionError, ConnectionRefusedError(), None),
         ("redis://localhost", RedisConnectionError, None, "with TLS, LEDGER begins with rediss://"),
         ("redis://localhost", RedisConnectionError, ConnectionResetError(), "with TLS, LEDGER begins with rediss://"),

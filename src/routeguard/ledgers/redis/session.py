@@ -181,9 +181,11 @@ def said_of(failure: BaseException) -> str:
 def _other_scheme(connection: AbstractConnection, failure: BaseException) -> str | None:
     """What to try where somebody listens, and says nothing that makes sense."""
     if isinstance(connection, SSLConnection):
-        # A server without TLS waits for the end of what it takes for a long line.
-        said_nothing = isinstance(failure, (asyncio.CancelledError, TimeoutError))
-        return "if it works without TLS, LEDGER begins with redis://" if said_nothing else None
+        # A server without TLS waits for the end of what it takes for a line, or answers that it is no command. What
+        # else may be wrong with TLS is said of certificates.
+        waited = isinstance(failure, (asyncio.CancelledError, TimeoutError))
+        no_tls = isinstance(failure.__context__, ssl.SSLError)
+        return "if it works without TLS, LEDGER begins with redis://" if waited or no_tls else None
     # One with TLS hangs up, or answers with what is no answer. What is more than that, like LOADING, made sense.
     is_remote, is_cut = isinstance(connection, Connection), isinstance(failure.__context__, ConnectionResetError | None)
     hung_up = type(failure) in {RedisConnectionError, InvalidResponse} and is_cut
