@@ -1,7 +1,9 @@
 """The log of a file is copied into it when it has become long, and then written over from its start."""
 
+import shutil
 import sqlite3
 import struct
+from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -12,6 +14,7 @@ from routeguard.sqlite_file import checkpoint
 from routeguard.sqlite_file.checkpoint import Checkpoint
 from routeguard.sqlite_file.file import PAGE_BYTES, connect
 
+Disk = namedtuple("Disk", "total used free")
 LONG_BYTES = 100_000
 #: A page of the file and what comes before it in the log.
 IN_THE_LOG = PAGE_BYTES + 24
@@ -88,6 +91,28 @@ def test_a_log_begins_anew_while_somebody_writes_without_a_pause(path: Path, db:
     copying.hold()
 
     assert len(begun) == 5
+
+
+def test_a_log_leaves_room_on_a_small_disk_to_be_copied(
+    path: Path, db: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "LOG_BYTES", 64_000_000)
+    disk = 300_000
+    copying, sizes = Checkpoint(str(path)), []
+
+    def left(folder: str) -> Disk:
+        assert Path(folder) == path.parent
+        used = path.stat().st_size + log_of(path).stat().st_size
+        return Disk(disk, used, max(0, disk - used))
+
+    monkeypatch.setattr(shutil, "disk_usage", left)
+    for number in range(130):
+        write(db, number)
+        look(copying)
+        sizes.append(path.stat().st_size + log_of(path).stat().st_size)
+
+    assert disk / 2 < max(sizes) <= disk
+    assert path.stat().st_size > 130 * 500, "it was copied more than once"
 
 
 def test_a_log_that_began_anew_is_not_taken_for_as_long_as_it_was(path: Path, db: sqlite3.Connection) -> None:

@@ -9,14 +9,16 @@ A log that begins anew keeps its length on the disk, and is written over: with b
 the disk is shorter. So its size does not say how long it is.
 """
 
+import os
 import random
+import shutil
 import sqlite3
 import struct
 import threading
 import time
 from typing import Final
 
-#: Bytes of the log at which it is copied.
+#: Bytes of the log at which it is copied, where the disk has as much left.
 LOG_BYTES: Final = 64_000_000
 #: Commits between two looks at its length.
 LOOK_EVERY: Final = 32
@@ -71,13 +73,15 @@ class Checkpoint:
             self._is_at_it.release()
 
     def _is_long(self) -> bool:
-        """Whether the page at `LOG_BYTES` is one of this log, and not what an earlier one has left there."""
+        """Whether the page at that length is one of this log, and not what an earlier one has left there."""
         try:
+            # Copying needs room as well: on a small disk the log takes at most half of what there is.
+            most = min(LOG_BYTES, shutil.disk_usage(os.path.dirname(self.path) or ".").free)
             # SQLite puts its locks on the two files beside it, so this one may be opened and closed.
             with open(f"{self.path}-wal", "rb") as log:
                 page_bytes, salt = _HEADER.unpack(log.read(_HEADER.size))
                 stride = _PAGE_HEADER.size + page_bytes
-                log.seek(_HEADER.size + LOG_BYTES // stride * stride)
+                log.seek(_HEADER.size + most // stride * stride)
                 (page_salt,) = _PAGE_HEADER.unpack(log.read(_PAGE_HEADER.size))
         except (FileNotFoundError, struct.error):
             return False  # there is none, or it was never so long
