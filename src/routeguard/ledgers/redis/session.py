@@ -36,6 +36,9 @@ CERTIFICATES = {
     62: "its certificate is for another host: write the name in it into LEDGER",
     64: "its certificate is for another host: write the name in it into LEDGER",
 }
+#: What to try where the scheme of the address may be the wrong one.
+NOT_TLS = "if it works without TLS, LEDGER begins with redis://"
+TLS = "if it works with TLS, LEDGER begins with rediss://"
 #: Every way an exchange can fail as a whole.
 FAILURES = (RedisError, OSError, TimeoutError)
 
@@ -96,7 +99,7 @@ class Session:
         try:
             await self._connection.connect()  # type: ignore[no-untyped-call]  # redis-py 8.1 types all but this
             (answer,) = await self.exchange([("EVAL", f"{ALLOW_OOM}return 1", "0")])
-        except BaseException as failure:
+        except (RedisConnectionError, InvalidResponse, TimeoutError, asyncio.CancelledError) as failure:
             remedy = _other_scheme(self._connection, failure)
             if remedy is not None:
                 failure.add_note(remedy)
@@ -174,8 +177,9 @@ def said_of(failure: BaseException) -> str:
     if isinstance(failure, AuthenticationError):
         return f"{kind}: it refuses the user or the password in LEDGER"
     # Whoever limits the time raises an error of its own, from the one in which the waiting ended.
-    notes = [*getattr(failure, "__notes__", ()), *getattr(cause, "__notes__", ())]
-    return f"{kind}: {notes[0]}" if notes else kind
+    notes = {*getattr(failure, "__notes__", ()), *getattr(cause, "__notes__", ())}
+    schemes = [scheme for scheme in (NOT_TLS, TLS) if scheme in notes]
+    return f"{kind}: {schemes[0]}" if schemes else kind
 
 
 def _other_scheme(connection: AbstractConnection, failure: BaseException) -> str | None:
@@ -185,11 +189,11 @@ def _other_scheme(connection: AbstractConnection, failure: BaseException) -> str
         # else may be wrong with TLS is said of certificates.
         waited = isinstance(failure, (asyncio.CancelledError, TimeoutError))
         no_tls = isinstance(failure.__context__, ssl.SSLError)
-        return "if it works without TLS, LEDGER begins with redis://" if waited or no_tls else None
+        return NOT_TLS if waited or no_tls else None
     # One with TLS hangs up, or answers with what is no answer. What is more than that, like LOADING, made sense.
     is_remote, is_cut = isinstance(connection, Connection), isinstance(failure.__context__, ConnectionResetError | None)
     hung_up = type(failure) in {RedisConnectionError, InvalidResponse} and is_cut
-    return "if it works with TLS, LEDGER begins with rediss://" if is_remote and hung_up else None
+    return TLS if is_remote and hung_up else None
 
 
 def error_code(error: RedisError) -> str:
