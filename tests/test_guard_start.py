@@ -38,6 +38,17 @@ async def test_without_a_lifespan_a_broken_configuration_refuses_every_guarded_r
     assert (client.status, client.reason) == (503, "guard_unavailable")
 
 
+async def test_refusals_of_a_broken_configuration_can_be_told_apart_by_their_request_ids() -> None:
+    app = Starlette(routes=[Route("/chat", stream_app, methods=["POST"])])
+    app.add_middleware(RouteGuard, paths=["/chat"], budget="much", environ={})
+
+    known = await Client(headers=[(b"x-request-id", b"their-7")]).call(app)
+    first, second = [await Client(headers=[(b"x-request-id", b"<no id>")]).call(app) for _ in range(2)]
+
+    assert (known.response_headers["x-request-id"], known.json["request_id"]) == ("their-7", "their-7")
+    assert first.response_headers["x-request-id"] == first.json["request_id"] != second.response_headers["x-request-id"]
+
+
 async def test_a_broken_configuration_leaves_other_paths_alone() -> None:
     async def page(request: Any) -> PlainTextResponse:
         return PlainTextResponse("hello")
@@ -116,6 +127,21 @@ async def test_of_first_requests_that_come_together_none_passes_a_guard_that_can
 
     assert [client.status for client in clients] == [503] * 5
     assert app.calls == 0
+
+
+async def test_a_guard_that_cannot_start_refuses_in_the_configured_format_and_to_the_configured_origins(
+    tmp_path: Path,
+) -> None:
+    guard, _ = unusable(tmp_path, error_format="problem", cors_origins="https://shop.example")
+
+    clients = [await Client(headers=[(b"origin", b"https://shop.example")]).call(guard) for _ in range(2)]
+
+    assert [(client.status, client.response_headers["content-type"]) for client in clients] == [
+        (503, "application/problem+json")
+    ] * 2
+    assert [client.response_headers["access-control-allow-origin"] for client in clients] == [
+        "https://shop.example"
+    ] * 2
 
 
 async def test_a_websocket_that_comes_first_does_not_hide_that_the_guard_cannot_start(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import MutableMapping
-from inspect import currentframe
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from routeguard.admitted import SCOPE_KEY, Admission, current
@@ -13,7 +13,7 @@ from routeguard.config import Settings, start_line
 from routeguard.ending import Failure
 from routeguard.errors import ConfigError, Rejected
 from routeguard.guard import Guard
-from routeguard.lifespan import Lifespan, Running, refuse_startup
+from routeguard.lifespan import Lifespan, Running, is_built_lazily, refuse_startup
 from routeguard.observe import observe, unrecorded
 from routeguard.paths import PathPatterns
 from routeguard.replay import ClientGone, Receive, Replay, Scope, Send
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from routeguard.config import SettingsKeywords
-
-#: How far up the stack to look for Starlette building its middleware.
-FRAMES_MAX = 12
 
 
 class RouteGuard:
@@ -56,7 +53,7 @@ class RouteGuard:
             settings = Settings(**keywords)
             guard = build_guard(settings) if settings.mode != "off" else None
         except ConfigError as error:
-            if not _is_built_lazily():
+            if not is_built_lazily():
                 raise
             self._config_error = error
             self._guard: Guard | None = None
@@ -331,14 +328,19 @@ class RouteGuard:
         """The configuration is broken: fail the start, or without a lifespan refuse every request."""
         if scope["type"] == "lifespan":
             await refuse_startup(receive, send, str(error))
-        elif self._paths.match(scope["path"], scope.get("root_path", "")) is None:
+        elif (path := self._paths.match(scope["path"], scope.get("root_path", ""))) is None:
             current.set(None)
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
+            attempt = Attempt.of(scope, path, reservation_id=token_hex(16))
             rejected = Rejected(
                 "guard_unavailable", "The assistant is not available right now.", status=503, retry_after=5
             )
-            headers, body = answer(rejected, request_id="configuration", error_format="openai")
+            if self._guard is not None:
+                await self._answer(self._guard, attempt, rejected, receive, send)
+                return
+            # Nobody knows which format was meant, or who may read it.
+            headers, body = answer(rejected, request_id=attempt.request_id, error_format="openai")
             await respond(scope, receive, send, status=503, headers=headers, body=body, drain=True)
         elif scope["type"] == "websocket":
             await receive()
@@ -380,20 +382,3 @@ def _is_preflight(scope: Scope) -> bool:
         elif name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0"):
             return False
     return has_origin and asks_method
-
-
-def _is_built_lazily() -> bool:
-    """Whether Starlette is building its middleware stack now, inside a request or lifespan.
-
-    uvicorn takes any exception raised there for an application without lifespan and serves on unguarded, so the
-    error has to be kept and answered. There is no other sign of it: `Starlette.build_middleware_stack` calls the
-    class like anyone else.
-    """
-    frame = currentframe()
-    for _ in range(FRAMES_MAX):
-        if frame is None:
-            return False
-        if frame.f_code.co_name == "build_middleware_stack":
-            return True
-        frame = frame.f_back
-    return False

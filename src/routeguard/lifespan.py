@@ -6,6 +6,7 @@ to start with a broken configuration, and a drain of pending settlements before 
 """
 
 from collections.abc import Awaitable, Callable
+from inspect import currentframe
 
 import anyio
 
@@ -17,6 +18,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: How long a shutdown waits for guarded requests that the server has cancelled, or left alone.
 DRAIN_SECONDS = 2.0
+#: How far up the stack to look for Starlette building its middleware.
+FRAMES_MAX = 12
 
 
 class Lifespan:
@@ -142,3 +145,20 @@ async def refuse_startup(receive: Receive, send: Send, text: str) -> None:
     """Tell the server that this application cannot start, so that it prints the text and exits."""
     await receive()
     await send({"type": "lifespan.startup.failed", "message": text})
+
+
+def is_built_lazily() -> bool:
+    """Whether Starlette is building its middleware stack now, inside a request or lifespan.
+
+    uvicorn takes any exception raised there for an application without lifespan and serves on unguarded, so the
+    error has to be kept and answered. There is no other sign of it: `Starlette.build_middleware_stack` calls the
+    class like anyone else.
+    """
+    frame = currentframe()
+    for _ in range(FRAMES_MAX):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == "build_middleware_stack":
+            return True
+        frame = frame.f_back
+    return False
