@@ -160,6 +160,17 @@ async def test_a_single_route_and_a_mounted_application_are_guarded() -> None:
     assert [client.reason for client in clients] == ["bad_request"] * 2
 
 
+@pytest.mark.parametrize("pattern", ["/ask", "/sub/ask", "/pre/sub/ask"])
+async def test_a_guard_in_a_mounted_application_holds_behind_a_prefix_of_the_server(pattern: str) -> None:
+    middleware: Any = [Middleware(RouteGuard, paths=[pattern], paused=True, environ={}, **TEN_CENTS)]
+    sub = Starlette(routes=[Mount("/ask", app=Counting())], middleware=middleware)
+    app = Starlette(routes=[Mount("/sub", app=sub)])
+
+    client = await Client(path="/pre/sub/ask", extra_scope={"root_path": "/pre"}).call(app)
+
+    assert client.reason == "service_paused"
+
+
 @pytest.mark.parametrize("path", ["/chat", "/api/chat", "//API/chat/"])
 async def test_a_prefix_that_the_application_cuts_off_itself_is_no_way_around_the_guard(path: str) -> None:
     """FastAPI sets its own `root_path` behind a guard that stands around it, and serves the route by both names."""

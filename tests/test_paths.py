@@ -145,6 +145,18 @@ def test_a_pattern_with_the_root_path_written_out_is_met_either_way(path: str) -
     assert PathPatterns(["/api/plain"]).match(path, "/api") == "/api/plain"
 
 
+@pytest.mark.parametrize("pattern", ["/chat", "/sub/chat", "/v2/sub/chat", "/pre/v2/sub/chat", "/sub/*", "/v2/**"])
+@pytest.mark.parametrize("path", ["/pre/v2/sub/chat", "/Pre//v2/sub/chat/"])
+def test_a_prefix_of_the_server_uncovers_nothing_in_a_mounted_application(pattern: str, path: str) -> None:
+    """Its `root_path` is the server's prefix and the place of the mount in one."""
+    assert PathPatterns([pattern]).match(path, "/pre/v2/sub") == pattern
+
+
+@pytest.mark.parametrize("pattern", ["/pre/chat", "/v2/chat", "/ub/chat", "/sub", "/sub/chat/more"])
+def test_in_a_mounted_application_only_the_beginning_of_the_root_may_be_left_out(pattern: str) -> None:
+    assert PathPatterns([pattern]).match("/pre/v2/sub/chat", "/pre/v2/sub") is None
+
+
 def test_the_root_of_a_mounted_application_can_be_guarded() -> None:
     assert PathPatterns(["/"]).match("/api", "/api") == "/"
     assert PathPatterns(["/"]).match("/api/other", "/api") is None

@@ -20,6 +20,8 @@ SLASHES = re.compile(r"/{2,}")
 ODD = re.compile(r"\\|(?:^|/)\.\.?(?:/|$)")
 #: A longer path is odd too: stars take quadratic time, and servers let 64 kB of path through.
 PATH_CHARS_MAX = 2048
+#: Where to stop taking a root apart: a mount may take any number of segments from the client.
+ROOT_SEGMENTS_MAX = 8
 
 
 class PathPatterns:
@@ -73,12 +75,23 @@ def _candidates(path: str, prefixes: Sequence[str]) -> list[str]:
         if root == "/":
             continue
         # uvicorn puts the prefix into the path, the other servers leave it alone, and both reach the route.
-        candidates.append(plain[len(root) :] or "/" if plain == root or plain.startswith(root + "/") else root + plain)
+        candidates += _below(plain, root) if plain == root or plain.startswith(root + "/") else [root + plain]
     if "#" in path or "?" in path or ";" in path:
         candidates += [_canonical(re.split("[#?;]", candidate)[0]) for candidate in candidates]
     if "%" in path:
         candidates += [_canonical(unquote(candidate)) for candidate in candidates]
     return candidates
+
+
+def _below(path: str, root: str) -> list[str]:
+    """What is left of a path below its root, and below each beginning of the root.
+
+    The root of a mounted application is the server's prefix and the place of the mount in one, and a pattern may be
+    written without either: a prefix that is new with a deployment must not uncover what `/sub/chat` guarded before.
+    """
+    below = path[len(root) :]
+    mounts = root.split("/", ROOT_SEGMENTS_MAX)[2:]
+    return [below or "/", *("/" + "/".join(mounts[cut:]) + below for cut in range(len(mounts)))]
 
 
 def _canonical(path: str) -> str:
