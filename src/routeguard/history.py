@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from routeguard.admitted import Admission
 from routeguard.clock import Clock
+from routeguard.ending import Charge
 from routeguard.policy import NANOSECONDS
 
 HOURS = 24
@@ -97,6 +98,16 @@ class History:
                 self._hour(now_ns).charged_nanousd += nanousd
             detail = "after the ending" if late else "above its ceiling"
             self._line(now_ns, "overrun", detail, admission.path, admission.client).nanousd += nanousd
+
+    def charged_apart(self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int) -> None:
+        """A metered call that began after the ending has its own charge."""
+        detail = "a metered call after the ending"
+        with self._lock:
+            now_ns = self._clock.wall_ns()
+            self._hour(now_ns).charged_nanousd += charge.total_nanousd
+            self._line(now_ns, charge.state, detail, admission.path, admission.client).nanousd += charge.total_nanousd
+            if over_nanousd > 0:
+                self._line(now_ns, "overrun", detail, admission.path, admission.client).nanousd += over_nanousd
 
     def happened(self, event: str, detail: str) -> None:
         """The ledger failed, or the kill switch was turned."""

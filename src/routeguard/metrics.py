@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from routeguard.admitted import Admission
+from routeguard.ending import Charge
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,6 +125,17 @@ class Tallies:
             self.counts[OVERRUN, ()] += nanousd
             if late:
                 self.counts[SPEND, (admission.path, admission.model or "other")] += nanousd
+        self._changed()
+
+    def charged_apart(self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int) -> None:
+        """A metered call that began after the ending has its own charge; it is no request that ends."""
+        with self.lock:
+            if charge.settled_nanousd:
+                self.counts[SPEND, (admission.path, model or "other")] += charge.settled_nanousd
+            if charge.kept_nanousd:
+                self.counts[KEPT, (admission.path, charge.why)] += charge.kept_nanousd
+            if over_nanousd > 0:
+                self.counts[OVERRUN, ()] += over_nanousd
         self._changed()
 
     def happened(self, event: str, detail: str) -> None:

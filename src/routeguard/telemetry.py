@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from routeguard.admitted import Admission
 from routeguard.clock import Clock
+from routeguard.ending import Charge
 from routeguard.money import format_usd
 from routeguard.policy import NANOSECONDS
 
@@ -67,6 +68,10 @@ class Listener(Protocol):
 
     def charged_above(self, admission: Admission, nanousd: int, *, late: bool) -> None:
         """A charge came out this much above its ceiling, or (`late`) was raised after the ending."""
+        ...
+
+    def charged_apart(self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int) -> None:
+        """A metered call that began after the ending has its own charge, this much above its ceiling."""
         ...
 
     def happened(self, event: str, detail: str) -> None:
@@ -167,6 +172,12 @@ class Telemetry:
             "" if remedy is None else f", and above what was reserved; {remedy}",
             extra=self._fields("overrun", admission),
         )
+
+    def charged_apart(self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int) -> None:
+        """A metered call that began after the ending was charged; who made it logs it."""
+        self._client(admission.client).spend_nanousd += charge.total_nanousd
+        for listener in self.listeners:
+            listener.charged_apart(admission, charge, model=model, over_nanousd=over_nanousd)
 
     def unusable_report(self, admission: Admission, problem: str) -> None:
         self.counts.unusable_reports += 1

@@ -27,6 +27,7 @@ from anyio import to_thread
 
 from routeguard.admitted import Admission
 from routeguard.clock import Clock
+from routeguard.ending import Charge
 from routeguard.money import ceil_div, format_usd
 from routeguard.policy import NANOSECONDS, Balance, Budget, Ledger, LedgerUnavailable
 from routeguard.telemetry import logger
@@ -105,6 +106,9 @@ class Webhook:
         self._look()
 
     def charged_above(self, admission: Admission, nanousd: int, *, late: bool) -> None:
+        """May come from a thread without an event loop: the next request looks."""
+
+    def charged_apart(self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int) -> None:
         """May come from a thread without an event loop: the next request looks."""
 
     def happened(self, event: str, detail: str) -> None:

@@ -1,14 +1,22 @@
 """A metered call after the ending of its request reserves by itself."""
 
+import logging
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import pytest
 
-from routeguard import BudgetExceeded
+from routeguard import BudgetExceeded, RouteGuard
+from routeguard.metrics import SPEND, Tallies
 from tests.driver import Client
-from tests.guarding import guarded, parts
-from tests.meter.played import ASYNC, COMPLETION, Caller, Kind, calling, every_kind, whole
+from tests.guarding import guarded, parts, status_of
+from tests.journal.rows import select
+from tests.meter.played import ASYNC, COMPLETION, ONE_CENT, Caller, Kind, calling, every_kind, whole
+from tests.status.asking import TOKEN, history_of, watched
 
 
 @every_kind
@@ -52,6 +60,78 @@ async def test_an_exempt_client_has_no_budget_that_late_calls_could_exceed() -> 
     client = await Client().call(guard)
 
     assert (client.error, len(caller.sent)) == (None, 3)
+
+
+@pytest.mark.parametrize("usage", [ONE_CENT, {**ONE_CENT, "completion_tokens": 2000, "total_tokens": 2010}, None])
+async def test_a_call_after_the_ending_is_counted_wherever_money_is(usage: Any) -> None:
+    guard = watched(calling_late(Caller(ASYNC, whole({**COMPLETION, "usage": usage}))))
+
+    await Client().call(guard)
+
+    charged, (hour, *_) = await parts(guard), reversed(history_of(guard).hours())
+    sums: Counter[str] = Counter()
+    for (family, _), nanousd in tallies_of(guard).counts.items():
+        sums[family.name] += nanousd
+    assert sums["routeguard_spend_usd"] == nano(charged["settled"])
+    assert sums["routeguard_kept_usd"] == nano(charged["kept"])
+    assert sums["routeguard_overrun_usd"] == nano(charged["overrun"])
+    status = await status_of(guard)
+    assert [nano(one["spend_usd"]) for one in status["top_clients"]] == [hour.charged_nanousd]
+    assert hour.charged_nanousd == nano(charged["settled"]) + nano(charged["kept"])
+    assert sum(status["requests"]["endings"].values()) == 1, "it is no request that ends"
+
+
+async def test_a_call_after_the_ending_is_logged_with_the_request_that_made_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="routeguard")
+    guard = guarded(calling_late(Caller(ASYNC, whole())))
+
+    await Client(headers=[(b"x-request-id", b"one-of-ours")]).call(guard)
+
+    lines: list[Any] = [record for record in caplog.records if getattr(record, "event", None) in ("kept", "settled")]
+    told = [(line.event, line.request_id, line.path, line.why, line.charged_usd) for line in lines]
+    assert told == [
+        ("kept", "one-of-ours", "/chat", "no_usage", "0.1"),
+        ("settled", "one-of-ours", "/chat", "reported", "0.01"),
+    ]
+    assert len({line.client for line in lines}) == 1
+    assert len({line.admission_id for line in lines}) == 2
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> RouteGuard:
+    """A guard with a journal that knows its model by name. The price table is looked into before any loop runs."""
+    late = calling_late(Caller(ASYNC, whole()))
+    return guarded(late, model="test-model", journal=f"sqlite:///{tmp_path / 'journal.db'}", admin_token=TOKEN)
+
+
+async def test_a_call_after_the_ending_is_charged_to_its_route_client_and_model(
+    named: RouteGuard, tmp_path: Path
+) -> None:
+    path = tmp_path / "journal.db"
+    assert named._guard is not None
+
+    await Client().call(named)
+    await named._guard.aclose()
+
+    spent = {labels: usd for (family, labels), usd in tallies_of(named).counts.items() if family is SPEND}
+    assert spent == {("/chat", "test-model"): 10_000_000}
+    columns = "event, path, model, input_tokens, output_tokens, settled_nanousd, why"
+    assert select(path, f"SELECT {columns} FROM journal WHERE event = 'settle'") == [
+        ("settle", "/chat", "test-model", 10, 100, 10_000_000, "reported")
+    ]
+    assert len(select(path, "SELECT DISTINCT client FROM journal WHERE event IN ('keep', 'settle')")) == 1
+
+
+def nano(usd: str) -> int:
+    return int(Decimal(usd) * 10**9)
+
+
+def tallies_of(guard: RouteGuard) -> Tallies:
+    assert guard._guard is not None
+    (tallies,) = [one for one in guard._guard.telemetry.listeners if isinstance(one, Tallies)]
+    return tallies
 
 
 def calling_late(caller: Caller, *, calls: int = 1) -> Any:

@@ -19,7 +19,7 @@ from routeguard.admitted import Admission, Call, NoRoom, admission
 from routeguard.clock import Clock
 from routeguard.errors import BudgetExceeded
 from routeguard.guard import Guard
-from routeguard.meter.payment import OwnReservation, Payment, Prices, Quote, Share
+from routeguard.meter.payment import Origin, OwnReservation, Payment, Prices, Quote, Share
 from routeguard.meter.provider_call import Outgoing, ProviderCall, write_call
 from routeguard.meter.tariffs import Tariffs
 from routeguard.money import format_usd
@@ -191,6 +191,7 @@ def _in_request(admitted: Admission, call: ProviderCall) -> Ticket:
         client=None if admitted.exempt else admitted.client,
         client_budgets=guard.rules.client_budgets,
         force=observes,
+        origin=Origin(admitted, guard.telemetry, guard.tariff.configured_name(call.model)),
     )
     return Ticket(outgoing, late)
 

@@ -8,13 +8,15 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Protocol
 
-from routeguard.admitted import Call
+from routeguard.admitted import Admission, Call
 from routeguard.clock import Clock
+from routeguard.ending import Charge
 from routeguard.errors import BudgetExceeded
 from routeguard.money import format_usd
-from routeguard.policy import NANOSECONDS, Budget, Claim, Ledger, Parallel, Refused, Reservation, State
+from routeguard.policy import NANOSECONDS, Budget, Claim, Ledger, Parallel, Refused, Reservation
 from routeguard.pricing import Tariff
-from routeguard.telemetry import FIELDS, logger
+from routeguard.records import NO_NOTE, Note
+from routeguard.telemetry import FIELDS, Telemetry, logger
 from routeguard.usage import Usage
 
 #: A call whose process died is orphaned after this long: its money stays, and the ledger says whose it was.
@@ -150,6 +152,16 @@ class Share:
         """The request's ending is the guard's."""
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The ended request that a call was made in, and the guard that counts what it is charged."""
+
+    admission: Admission
+    telemetry: Telemetry
+    #: The configured name of the model it asks for.
+    model: str | None
+
+
 class OwnReservation:
     """A call that reserves from budgets by itself: outside of a request, or after its ending."""
 
@@ -164,6 +176,7 @@ class OwnReservation:
         client_budgets: Sequence[Budget] = (),
         force: bool = False,
         heeds_pause: bool = False,
+        origin: Origin | None = None,
     ) -> None:
         """
         Args:
@@ -175,6 +188,7 @@ class OwnReservation:
             client_budgets: The budgets of each client.
             force: Debit also what does not fit, and send the call even if the ledger does not answer.
             heeds_pause: The ledger's kill switch stops the call. A request that runs may finish what it began.
+            origin: The request whose ending is over; None outside of a request.
         """
         self.ledger: Ledger | None = ledger
         self._ledger = ledger
@@ -182,6 +196,7 @@ class OwnReservation:
         self._clock = clock
         self._force = force
         self._heeds_pause = heeds_pause
+        self._origin = origin
         amount = quote.ceiling_nanousd
         self._money = [Claim(budget, "", amount) for budget in budgets]
         if client is not None:
@@ -230,17 +245,33 @@ class OwnReservation:
         reservation, self._reservation = self._reservation, None
         if reservation is None:
             return
-        state: State = "kept"
-        settled, kept = 0, reservation.amount_nanousd
+        charge = Charge("kept", 0, reservation.amount_nanousd, "unreported_call")
         if self._cost_nanousd is not None:
-            state, settled, kept = "settled", self._cost_nanousd, 0
+            charge = Charge("settled", self._cost_nanousd, 0, "reported")
         elif self._released:
-            state, kept = "released", 0
+            charge = Charge("released", 0, 0, "not_billed")
         try:
-            await self._ledger.settle(reservation, state=state, settled_nanousd=settled, kept_nanousd=kept)
+            await self._ledger.settle(
+                reservation,
+                state=charge.state,
+                settled_nanousd=charge.settled_nanousd,
+                kept_nanousd=charge.kept_nanousd,
+                note=self._note(charge),
+            )
         except Exception as problem:  # noqa: BLE001 - settling never spoils a good answer; the charge stands or is queued
             logger.error("ledger_error: settle a call: %s", type(problem).__name__, extra=_fields("ledger_error"))
-        self._log(reservation, state, settled + kept)
+        over_nanousd = charge.total_nanousd - reservation.amount_nanousd
+        if (origin := self._origin) is not None:
+            origin.telemetry.charged_apart(origin.admission, charge, model=origin.model, over_nanousd=over_nanousd)
+        self._log(reservation, charge, over_nanousd)
+
+    def _note(self, charge: Charge) -> Note:
+        """What its row in the journal says besides its money."""
+        if self._origin is None:
+            return NO_NOTE
+        made_in, usage = self._origin.admission, self._usage
+        tokens = (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
+        return Note(made_in.path, made_in.client, self._origin.model, *tokens, charge.why)
 
     def _refusal(self, refused: Refused) -> BudgetExceeded:
         needed = format_usd(self._quote.ceiling_nanousd)
@@ -258,13 +289,17 @@ class OwnReservation:
             resets_at=when(refused.resets_at),
         )
 
-    def _log(self, reservation: Reservation, state: State, charged_nanousd: int) -> None:
-        over_nanousd = charged_nanousd - reservation.amount_nanousd
+    def _log(self, reservation: Reservation, charge: Charge, over_nanousd: int) -> None:
+        made_in = self._origin.admission if self._origin is not None else None
         known = {
+            "request_id": made_in.request_id if made_in is not None else None,
             "admission_id": reservation.id,
-            "ending": state,
+            "path": made_in.path if made_in is not None else None,
+            "client": made_in.client if made_in is not None else None,
+            "ending": charge.state,
+            "why": charge.why,
             "ceiling_usd": format_usd(reservation.amount_nanousd),
-            "charged_usd": format_usd(charged_nanousd),
+            "charged_usd": format_usd(charge.total_nanousd),
             "model": self._quote.model or None,
             "input_tokens": self._usage.input_tokens if self._usage else None,
             "output_tokens": self._usage.output_tokens if self._usage else None,
@@ -278,10 +313,10 @@ class OwnReservation:
         elif logger.isEnabledFor(logging.INFO):
             logger.info(
                 "%s: a metered call, ceiling %s USD charged %s",
-                state,
+                charge.state,
                 known["ceiling_usd"],
                 known["charged_usd"],
-                extra=_fields(state, **known),
+                extra=_fields(charge.state, **known),
             )
 
 
