@@ -298,6 +298,12 @@ class Admission:
         self._tell_outer()
         return True
 
+    def tell_outer_of(self, charge: Charge) -> None:
+        """A call that began after the ending was charged apart; the guards further out charge it as a late bill."""
+        if self.outer is not None and charge.total_nanousd:
+            call = Call(self.outer, 0, metered=True)
+            self.outer._record(call, charge.total_nanousd, unreported_nanousd=charge.kept_nanousd)  # noqa: SLF001 - its own class
+
     def row_note(self, why: str) -> Note:
         """What its row in the journal says besides its money."""
         usage = self.usage

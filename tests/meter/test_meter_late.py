@@ -13,7 +13,7 @@ import pytest
 from routeguard import BudgetExceeded, RouteGuard
 from routeguard.metrics import SPEND, Tallies
 from tests.driver import Client
-from tests.guarding import guarded, parts, status_of
+from tests.guarding import ending, guarded, parts, status_of
 from tests.journal.rows import select
 from tests.meter.played import ASYNC, COMPLETION, ONE_CENT, Caller, Kind, calling, every_kind, whole
 from tests.status.asking import TOKEN, history_of, watched
@@ -124,6 +124,28 @@ async def test_a_call_after_the_ending_is_charged_to_its_route_client_and_model(
     assert len(select(path, "SELECT DISTINCT client FROM journal WHERE event IN ('keep', 'settle')")) == 1
 
 
+async def test_a_call_after_the_ending_is_charged_by_every_guard() -> None:
+    inner = guarded(calling_late(Caller(ASYNC, whole()), calls=2, reported_usd="0.05"), namespace="inner")
+    middle = guarded(inner, namespace="middle")
+    outer = guarded(middle)
+
+    await Client().call(outer)
+
+    assert await ending(inner) == {"settled": "0.07"}
+    assert await ending(middle) == await ending(outer) == {"settled": "0.07", "overrun": "0.02"}
+
+
+async def test_a_call_after_the_ending_that_nobody_reports_is_charged_by_every_guard() -> None:
+    late = calling_late(Caller(ASYNC, whole({**COMPLETION, "usage": None})), reported_usd="0.05")
+    inner = guarded(late, namespace="inner")
+    outer = guarded(inner)
+
+    await Client().call(outer)
+
+    assert await ending(inner) == {"settled": "0.05", "kept": "0.1"}
+    assert await ending(outer) == {"settled": "0.15", "overrun": "0.1"}
+
+
 def nano(usd: str) -> int:
     return int(Decimal(usd) * 10**9)
 
@@ -134,10 +156,12 @@ def tallies_of(guard: RouteGuard) -> Tallies:
     return tallies
 
 
-def calling_late(caller: Caller, *, calls: int = 1) -> Any:
+def calling_late(caller: Caller, *, calls: int = 1, reported_usd: str | None = None) -> Any:
     """An application that calls the provider after its last body message, as a background task does."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
+        if reported_usd is not None:
+            scope["routeguard"].report(cost_usd=reported_usd)
         await calling(anyio.lowlevel.checkpoint)(scope, receive, send)
         for _ in range(calls):
             await caller.post()

@@ -263,6 +263,7 @@ class OwnReservation:
         over_nanousd = charge.total_nanousd - reservation.amount_nanousd
         if (origin := self._origin) is not None:
             origin.telemetry.charged_apart(origin.admission, charge, model=origin.model, over_nanousd=over_nanousd)
+            origin.admission.tell_outer_of(charge)
         self._log(reservation, charge, over_nanousd)
 
     def _note(self, charge: Charge) -> Note:
