@@ -242,6 +242,19 @@ async def test_a_late_bill_above_the_ceiling_raises_later_ceilings_and_names_the
     assert "raise CALLS_PER_REQUEST" in caplog.text
 
 
+async def test_a_late_bill_is_logged_with_what_the_request_is_charged_by_now(caplog: pytest.LogCaptureFixture) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scope["routeguard"].report(cost_usd="0.01")
+        await stream_app([b"data: x\n\n"])(scope, receive, send)
+        scope["routeguard"].report(cost_usd="0.02")
+        scope["routeguard"].report(cost_usd="0.04")
+
+    await Client().call(guarded(app))
+
+    lines: list[Any] = [record for record in caplog.records if getattr(record, "event", None) == "overrun"]
+    assert [line.charged_usd for line in lines] == ["0.03", "0.07"]
+
+
 async def test_the_admission_is_found_in_every_place() -> None:
     found: list[Any] = []
 

@@ -170,7 +170,7 @@ class Telemetry:
             "overrun: a report after the ending raised the bill by %s USD%s",
             format_usd(extra_nanousd),
             "" if remedy is None else f", and above what was reserved; {remedy}",
-            extra=self._fields("overrun", admission),
+            extra={**self._fields("overrun", admission), "charged_usd": format_usd(admission.charged_nanousd)},
         )
 
     def charged_apart(self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int) -> None:
