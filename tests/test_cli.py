@@ -157,6 +157,22 @@ def test_a_reader_who_has_seen_enough_is_no_crash(folder: Path, arguments: tuple
     assert ended.stderr == ""
 
 
+@pytest.mark.parametrize("arguments", [("check", "shop:app"), ("check", "shop:app", "--json")])
+def test_a_command_whose_output_is_closed_does_its_work(folder: Path, arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "routeguard", *arguments]
+
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        timeout=50,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_a_crash_of_a_command_does_not_look_like_warnings(folder: Path) -> None:
     (folder / "hostile.py").write_text(
         "class App:\n    @property\n    def routes(self):\n        raise RuntimeError('not now')\napp = App()\n"

@@ -15,6 +15,7 @@ EXIT_ERRORS = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0 is fine, 1 means warnings or a breach, 2 means errors."""
+    _open_what_is_closed()
     try:
         code = _run(arguments)
         sys.stdout.flush()
@@ -27,6 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         return EXIT_ERRORS
     return code
+
+
+def _open_what_is_closed() -> None:
+    """A job may be started with its output closed; what it does, and its exit code, are the same."""
+    # typeshed leaves the None out that https://docs.python.org/3/library/sys.html#sys.__stdout__ names.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as the process runs
 
 
 def _run(arguments: Sequence[str] | None) -> int:
