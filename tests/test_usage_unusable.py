@@ -159,32 +159,35 @@ def test_a_usage_of_our_own_keeps_the_tokens_of_other_models() -> None:
 @pytest.mark.parametrize(
     ("reported", "used"),
     [
-        (Usage(input_tokens=10, cached_input_tokens=30), Usage(input_tokens=10, cached_input_tokens=10)),
-        (Usage(input_tokens=10, cache_write_tokens=30), Usage(input_tokens=10, cache_write_tokens=10)),
-        (Usage(input_tokens=10, cache_write_1h_tokens=30), Usage(input_tokens=10, cache_write_1h_tokens=10)),
+        (Usage(input_tokens=10, cached_input_tokens=30), Usage(input_tokens=30, cached_input_tokens=30)),
+        (Usage(input_tokens=10, cache_write_tokens=30), Usage(input_tokens=30, cache_write_tokens=30)),
+        (Usage(input_tokens=10, cache_write_1h_tokens=30), Usage(input_tokens=30, cache_write_1h_tokens=30)),
         (
-            Usage(input_tokens=10, cache_write_tokens=8, cache_write_1h_tokens=8),
-            Usage(input_tokens=10, cache_write_tokens=2, cache_write_1h_tokens=8),
+            Usage(input_tokens=10, cache_write_tokens=8, cache_write_1h_tokens=7),
+            Usage(input_tokens=15, cache_write_tokens=8, cache_write_1h_tokens=7),
         ),
-        (Usage(input_tokens=10, input_audio_tokens=30), Usage(input_tokens=10, input_audio_tokens=10)),
-        (Usage(output_tokens=5, reasoning_tokens=9), Usage(output_tokens=5, reasoning_tokens=5)),
-        (Usage(output_tokens=5, output_audio_tokens=9), Usage(output_tokens=5, output_audio_tokens=5)),
+        (Usage(input_tokens=10, input_audio_tokens=30), Usage(input_tokens=30, input_audio_tokens=30)),
+        (Usage(output_tokens=5, reasoning_tokens=9), Usage(output_tokens=9, reasoning_tokens=9)),
+        (Usage(output_tokens=5, output_audio_tokens=9), Usage(output_tokens=9, output_audio_tokens=9)),
         (Usage(input_tokens=0, reasoning_tokens=9), Usage(input_tokens=0, reasoning_tokens=9)),
         (Usage(output_tokens=0, cached_input_tokens=9), Usage(output_tokens=0, cached_input_tokens=9)),
     ],
     ids=repr,
 )
-def test_no_part_is_larger_than_a_whole_that_is_known(reported: Usage, used: Usage) -> None:
+def test_a_whole_of_our_own_that_is_smaller_than_its_part_is_raised_to_it(reported: Usage, used: Usage) -> None:
     assert usage_from(reported) == used
 
 
 def test_a_usage_of_our_own_is_freed_of_contradictions() -> None:
+    other = Usage(input_tokens=1, output_tokens=1, reasoning_tokens=2)
+
     used = usage_from(
-        Usage(input_tokens=10, output_tokens=5, cached_input_tokens=30, cache_write_1h_tokens=8, cache_write_tokens=8)
+        Usage(input_tokens=10, cached_input_tokens=30, cache_write_1h_tokens=8, output_tokens=5, other_models=(other,))
     )
 
+    dearer = Usage(input_tokens=1, output_tokens=2, reasoning_tokens=2)
     assert used == Usage(
-        input_tokens=10, output_tokens=5, cached_input_tokens=10, cache_write_1h_tokens=8, cache_write_tokens=2
+        input_tokens=30, cached_input_tokens=30, cache_write_1h_tokens=8, output_tokens=5, other_models=(dearer,)
     )
 
 

@@ -143,12 +143,28 @@ def checked(usage: Usage) -> Usage | None:
     for part in _PARTS:
         count_of(getattr(usage, part))
     return replace(
-        _clamped(usage),
+        _with_whole_counts(usage),
         model=word_of(usage.model),
         service_tier=word_of(usage.service_tier),
         cost_usd=None if usage.cost_usd is None else usd_of(usage.cost_usd),
         finish=word_of(usage.finish),
         other_models=tuple(_checked_other(other) for other in items_of(usage.other_models)),
+    )
+
+
+def _with_whole_counts(usage: Usage) -> Usage:
+    """The wholes raised to their largest part, which was used in any case.
+
+    Whoever copies Anthropic's numbers by their names gives an input without what came from the cache. Answers that are
+    read have no such mistake in them, but counts of providers that contradict themselves (see `_clamped`).
+    """
+    written = usage.cache_write_tokens + usage.cache_write_1h_tokens
+    parts_in = max(usage.cached_input_tokens, written, usage.input_audio_tokens)
+    parts_out = max(usage.reasoning_tokens, usage.output_audio_tokens)
+    return replace(
+        usage,
+        input_tokens=None if usage.input_tokens is None else max(usage.input_tokens, parts_in),
+        output_tokens=None if usage.output_tokens is None else max(usage.output_tokens, parts_out),
     )
 
 
