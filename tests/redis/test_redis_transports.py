@@ -4,11 +4,13 @@ import shutil
 import ssl
 import subprocess
 from pathlib import Path
+from types import TracebackType
 
 import pytest
 
 from routeguard.policy import LedgerUnavailable
-from tests.redis.calls import CALL, QUICK, balance, reserve, settle, try_reserve
+from tests.ports import KeptPort
+from tests.redis.calls import CALL, PROMPT, balance, reserve, settle, try_reserve
 from tests.redis.conftest import Opens
 from tests.redis.server import RedisServer
 
@@ -43,7 +45,7 @@ async def test_a_store_behind_tls_whose_certificate_nobody_vouches_for_is_refuse
 ) -> None:
     _make_certificate(tmp_path)
     with _tls_server(redis_program, tmp_path) as server:
-        ledger = opens(f"rediss://localhost:{server.tls_port}/0", timing=QUICK)
+        ledger = opens(f"rediss://localhost:{server.tls_port}/0")
 
         (warning,) = await ledger.check()
         refused = await try_reserve(ledger, "one")
@@ -54,7 +56,7 @@ async def test_a_store_behind_tls_whose_certificate_nobody_vouches_for_is_refuse
 
 async def test_tls_asked_of_a_port_without_it_is_said(opens: Opens, redis_program: str) -> None:
     with RedisServer(redis_program) as server:
-        ledger = opens(f"rediss://localhost:{server.port}/0", timing=QUICK)
+        ledger = opens(f"rediss://localhost:{server.port}/0", timing=PROMPT)
 
         (warning,) = await ledger.check()
         with pytest.raises(LedgerUnavailable) as unavailable:
@@ -67,7 +69,7 @@ async def test_tls_asked_of_a_port_without_it_is_said(opens: Opens, redis_progra
 async def test_a_port_for_tls_asked_without_it_is_said(opens: Opens, redis_program: str, tmp_path: Path) -> None:
     _make_certificate(tmp_path)
     with _tls_server(redis_program, tmp_path) as server:
-        ledger = opens(f"redis://localhost:{server.tls_port}/0", timing=QUICK)
+        ledger = opens(f"redis://localhost:{server.tls_port}/0")
 
         (warning,) = await ledger.check()
 
@@ -77,20 +79,25 @@ async def test_a_port_for_tls_asked_without_it_is_said(opens: Opens, redis_progr
 class _TlsServer(RedisServer):
     """Listens for TLS beside."""
 
-    def __init__(self, program: str, folder: Path, tls_port: int) -> None:
-        self.tls_port = tls_port
+    def __init__(self, program: str, folder: Path) -> None:
+        self._kept_for_tls = KeptPort()
+        self.tls_port = self._kept_for_tls.port
         files = ["--tls-cert-file", f"{folder}/cert.pem", "--tls-key-file", f"{folder}/key.pem"]
         files += ["--tls-ca-cert-file", f"{folder}/cert.pem", "--tls-auth-clients", "no"]
-        super().__init__(program, "--tls-port", str(tls_port), *files)
+        super().__init__(program, "--tls-port", str(self.tls_port), *files)
 
     def __enter__(self) -> "_TlsServer":
         return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, problem, trace)
+        self._kept_for_tls.close()
+
 
 def _tls_server(program: str, folder: Path) -> _TlsServer:
-    with RedisServer(program) as probe:
-        port = probe.port
-    server = _TlsServer(program, folder, port)
+    server = _TlsServer(program, folder)
     try:
         server.start()
     except AssertionError as problem:
