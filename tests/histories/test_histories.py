@@ -16,15 +16,12 @@ from redis.asyncio.connection import AbstractConnection
 
 from routeguard.ledgers.memory import MemoryLedger
 from routeguard.ledgers.redis import RedisLedger
-from routeguard.ledgers.redis.line import Timing
 from routeguard.policy import Ledger
 from routeguard.testing import FakeClock
 from tests.histories.machine import Histories
+from tests.redis.calls import PATIENT
 from tests.redis.server import RedisServer, needed_server
 from tests.sqlite.files import close_all, ledger_at
-
-#: What is counted is asked here, and not how fast: a busy machine is no reason to refuse.
-PATIENT = Timing(connect=10, exchange=20, decision=30)
 
 
 def test_no_history_tells_the_memory_ledger_from_plain_sums() -> None:

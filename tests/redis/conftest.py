@@ -8,6 +8,7 @@ import pytest
 
 from routeguard.ledgers.redis import RedisLedger
 from routeguard.ledgers.redis.line import Timing
+from tests.redis.calls import PATIENT
 from tests.redis.server import RedisServer, needed_server
 
 Opens = Callable[..., RedisLedger]
@@ -56,7 +57,7 @@ async def opens() -> AsyncIterator[Opens]:
     opened: list[RedisLedger] = []
 
     def open_one(url: str, *, namespace: str | None = None, **options: object) -> RedisLedger:
-        timing = options.pop("timing", Timing())
+        timing = options.pop("timing", PATIENT)
         assert isinstance(timing, Timing)
         ledger = RedisLedger(url, namespace=namespace or fresh_namespace(), timing=timing)
         opened.append(ledger)

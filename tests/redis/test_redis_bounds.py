@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import fakeredis
 import pytest
@@ -9,18 +10,19 @@ from redis.exceptions import ResponseError
 
 from routeguard.ledgers.redis import RedisLedger
 from routeguard.ledgers.redis.keyspace import Keyspace
-from routeguard.ledgers.redis.line import QUEUE_MAX, Timing
+from routeguard.ledgers.redis.line import QUEUE_MAX
 from routeguard.ledgers.redis.scripts import OPEN
 from routeguard.policy import LedgerUnavailable
-from tests.redis.calls import CALL, EVER, QUICK, balance, reserve, settle, try_reserve, until
+from tests.redis.calls import CALL, EVER, PATIENT, QUICK, balance, reserve, settle, try_reserve, until
 from tests.redis.conftest import Opens, fresh_namespace
 from tests.redis.server import RedisServer
+from tests.stopwatch import seconds
 
 
 async def test_more_questions_than_may_wait_are_refused_at_once_and_the_rest_is_answered(
     opens: Opens, redis_url: str
 ) -> None:
-    ledger = opens(redis_url, timing=Timing(exchange=5, decision=10))
+    ledger = opens(redis_url)
 
     answers = await asyncio.gather(
         *[try_reserve(ledger, f"{number}") for number in range(QUEUE_MAX + 50)], return_exceptions=True
@@ -100,16 +102,16 @@ async def test_a_ledger_may_be_used_again_after_it_was_closed(opens: Opens, redi
 async def test_a_store_that_is_away_when_the_ledger_closes_holds_nobody_up(
     own_server: RedisServer, opens: Opens
 ) -> None:
-    ledger = opens(own_server.url, timing=Timing(drain=0.2))
+    ledger = opens(own_server.url, timing=replace(PATIENT, drain=0.2))
     reservation = await reserve(ledger, "one")
     own_server.kill()
     with pytest.raises(LedgerUnavailable):
         await settle(ledger, reservation, 1)
 
-    began = asyncio.get_running_loop().time()
+    began = seconds()
     await ledger.aclose()
 
-    assert asyncio.get_running_loop().time() - began < 1
+    assert seconds() - began < 1
 
 
 def test_a_server_that_writes_large_numbers_wrong_founds_no_ledger() -> None:

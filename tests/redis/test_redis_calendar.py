@@ -11,7 +11,7 @@ from routeguard.ledgers.memory import MemoryLedger
 from routeguard.ledgers.redis import RedisLedger
 from routeguard.policy import Budget, Claim, Ledger, Refused, Window
 from routeguard.testing import FakeClock
-from tests.redis.calls import CALL
+from tests.redis.calls import CALL, PATIENT
 from tests.redis.conftest import fresh_namespace
 from tests.sqlite.files import ledger_at
 
@@ -27,7 +27,7 @@ def new_ledger(request: pytest.FixtureRequest, redis_url: str, tmp_path: Path) -
             return MemoryLedger(clock=clock, clients_max=1000)
         if request.param == "sqlite":
             return ledger_at(tmp_path / "rg.db", clock)
-        return RedisLedger(redis_url, namespace=fresh_namespace(), test_clock=clock)
+        return RedisLedger(redis_url, namespace=fresh_namespace(), timing=PATIENT, test_clock=clock)
 
     return new
 

@@ -8,13 +8,10 @@ from fakeredis.aioredis import FakeAsyncRedisConnection
 from redis.asyncio.connection import AbstractConnection
 
 from routeguard.ledgers.redis import RedisLedger
-from routeguard.ledgers.redis.line import Timing
 from routeguard.policy import Ledger
 from routeguard.testing import FakeClock, LedgerContract
+from tests.redis.calls import PATIENT
 from tests.redis.conftest import fresh_namespace
-
-#: What is counted is asked here, and not how fast: a busy machine is no reason to refuse.
-PATIENT = Timing(connect=10, exchange=20, decision=30)
 
 
 class _RedisContract(LedgerContract):

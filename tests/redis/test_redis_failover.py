@@ -8,7 +8,7 @@ import pytest
 
 from routeguard.ledgers.redis import RedisLedger
 from routeguard.policy import LedgerUnavailable
-from tests.redis.calls import CALL, QUICK, balance, reserve, settle, try_reserve, until
+from tests.redis.calls import CALL, LOOKS_AWAY, QUICK, balance, reserve, settle, try_reserve, until
 from tests.redis.conftest import Opens
 from tests.redis.proxy import FaultProxy
 from tests.redis.server import RedisServer
@@ -103,7 +103,7 @@ async def test_a_counter_that_was_evicted_anyway_is_noticed_refused_and_raised(
     opens: Opens, own_server: RedisServer
 ) -> None:
     """Somebody changed the policy after the start."""
-    ledger = opens(own_server.url, namespace="evicted", timing=QUICK)
+    ledger = opens(own_server.url, namespace="evicted", timing=LOOKS_AWAY)
     assert await ledger.check()
     await _spend(ledger, "spent", 5 * CALL)
     running = await reserve(ledger, "running")
@@ -151,4 +151,4 @@ async def _caught_up(primary: RedisServer, replica: RedisServer) -> None:
         offsets = [info.split("master_repl_offset:")[1].split()[0] for info in found]
         return "master_link_status:up" in found[1] and offsets[0] == offsets[1]
 
-    await until(equal, seconds=20)
+    await until(equal)

@@ -2,17 +2,29 @@
 
 import asyncio
 import random
-import time
 from collections.abc import AsyncIterator
 
 import pytest
 
+from routeguard.ledgers.redis.line import Timing
 from routeguard.ledgers.redis.scripts import RESERVE
 from routeguard.policy import LedgerUnavailable, Reservation
-from tests.redis.calls import CALL, QUICK, balance, reserve, settle, try_reserve, until
+from tests.redis.calls import (
+    CALL,
+    LOOKS_AWAY,
+    PROMPT,
+    QUICK,
+    balance,
+    reserve,
+    reserved,
+    settle,
+    try_reserve,
+    until,
+)
 from tests.redis.conftest import Opens
 from tests.redis.proxy import Fault, FaultProxy
 from tests.redis.server import RedisServer
+from tests.stopwatch import seconds
 
 #: What a decision may take, and how much later a busy machine may notice.
 DECISION_SECONDS, LATE_SECONDS = 1.0, 0.25
@@ -29,7 +41,7 @@ async def proxy(shared_server: RedisServer) -> AsyncIterator[FaultProxy]:
 async def test_a_reserve_whose_answers_are_lost_debits_once_or_is_released(
     opens: Opens, proxy: FaultProxy, times: int, fault: Fault
 ) -> None:
-    ledger = opens(proxy.url, timing=QUICK)
+    ledger = opens(proxy.url, timing=LOOKS_AWAY)
     await ledger.refresh()
 
     proxy.break_next(times, fault)
@@ -50,7 +62,7 @@ async def test_a_reserve_whose_answers_are_lost_debits_once_or_is_released(
 async def test_a_settle_whose_answers_are_lost_is_written_once(
     opens: Opens, proxy: FaultProxy, times: int, fault: Fault
 ) -> None:
-    ledger = opens(proxy.url, timing=QUICK)
+    ledger = opens(proxy.url, timing=LOOKS_AWAY)
     reservation = await reserve(ledger, "one")
 
     proxy.break_next(times, fault)
@@ -70,7 +82,7 @@ async def test_a_settle_whose_answers_are_lost_is_written_once(
 async def test_an_answer_lost_on_a_line_that_lives_on_gives_nobody_the_next_one(
     opens: Opens, proxy: FaultProxy
 ) -> None:
-    ledger = opens(proxy.url, timing=QUICK)
+    ledger = opens(proxy.url, timing=LOOKS_AWAY)
     before = await reserve(ledger, "before")
     proxy.break_next(1, "skip_reply")
     lost = asyncio.create_task(try_reserve(ledger, "lost"))
@@ -87,7 +99,7 @@ async def test_an_answer_lost_on_a_line_that_lives_on_gives_nobody_the_next_one(
 
 @pytest.mark.parametrize("times", [1, 2, 5])
 async def test_a_late_bill_whose_answers_are_lost_is_charged_once(opens: Opens, proxy: FaultProxy, times: int) -> None:
-    ledger = opens(proxy.url, timing=QUICK)
+    ledger = opens(proxy.url, timing=LOOKS_AWAY)
     reservation = await reserve(ledger, "one")
     await settle(ledger, reservation, CALL)
 
@@ -104,23 +116,23 @@ async def test_a_late_bill_whose_answers_are_lost_is_charged_once(opens: Opens, 
 async def test_a_store_that_accepts_and_never_answers_is_refused_within_a_second(
     opens: Opens, own_server: RedisServer
 ) -> None:
-    ledger = opens(own_server.url)
-    kept = await reserve(ledger, "kept")
+    ledger = opens(own_server.url, namespace="hangs", timing=Timing())
+    kept = await reserved(ledger)
     own_server.stop()
 
     async def seconds_of(name: str) -> float:
-        began = time.monotonic()
+        began = seconds()
         await ledger.refresh()
         assert await try_reserve(ledger, name) is None
-        return time.monotonic() - began
+        return seconds() - began
 
     slow = await asyncio.gather(*[seconds_of(f"slow-{number}") for number in range(20)])
     healthy_while_away = ledger.healthy
     fast = [await seconds_of(f"fast-{number}") for number in range(200)]
     own_server.resume()
-    back = time.monotonic()
+    back = seconds()
     await until(lambda: _admits(ledger.healthy))
-    recovered = time.monotonic() - back
+    recovered = seconds() - back
 
     assert max(slow) < DECISION_SECONDS + LATE_SECONDS
     assert sorted(fast)[180] < 0.005
@@ -131,24 +143,24 @@ async def test_a_store_that_accepts_and_never_answers_is_refused_within_a_second
         return (await balance(ledger)).charged_nanousd == CALL and await ledger.in_flight() == 1
 
     await until(released)
-    assert await settle(ledger, kept, 1)
+    assert await settle(opens(own_server.url, namespace="hangs"), kept, 1)
 
 
 async def test_a_store_that_is_not_there_yet_is_found_when_it_comes(opens: Opens, own_server: RedisServer) -> None:
     own_server.kill()
-    ledger = opens(own_server.url, timing=QUICK)
+    ledger = opens(own_server.url, timing=PROMPT)
 
-    began = time.monotonic()
+    began = seconds()
     with pytest.raises(LedgerUnavailable):
         await ledger.refresh()
-    assert time.monotonic() - began < DECISION_SECONDS + LATE_SECONDS
+    assert seconds() - began < DECISION_SECONDS + LATE_SECONDS
     salt_before = ledger.client_salt
     own_server.start()
 
     async def admits() -> bool:
         return await try_reserve(ledger, "first") is not None
 
-    await until(admits, seconds=3)
+    await until(admits)
     assert (salt_before, len(ledger.client_salt)) == (b"", 32)
 
 
@@ -321,8 +333,8 @@ async def test_one_ledger_serves_one_event_loop_after_another(redis_url: str, op
 async def test_a_loop_that_ends_with_an_ending_unwritten_leaves_it_to_the_next(
     own_server: RedisServer, opens: Opens
 ) -> None:
-    ledger = opens(own_server.url, timing=QUICK)
-    reservation = await reserve(ledger, "one")
+    ledger = opens(own_server.url, timing=PROMPT)
+    reservation = await reserved(ledger)
     own_server.stop()
 
     def in_a_loop_that_ends() -> None:

@@ -12,12 +12,13 @@ from routeguard.journal import SqliteJournal
 from routeguard.journal.audit import Line, compare
 from routeguard.journal.reading import reading
 from routeguard.ledgers.redis import RedisLedger
+from routeguard.ledgers.redis.line import Timing
 from routeguard.money import NANOUSD_MAX
 from routeguard.policy import Budget, Claim, LedgerUnavailable, Parallel, Reservation, Window
 from routeguard.records import Note
 from routeguard.testing import FakeClock
 from tests.journal.rows import doubles, journal_at, select, until_idle
-from tests.redis.calls import CALL, EVER, QUICK, SLOT, balance, reserve, settle, try_reserve, until
+from tests.redis.calls import CALL, EVER, QUICK, SLOT, balance, reserve, reserved, settle, try_reserve, until
 from tests.redis.conftest import Opens, fresh_namespace
 from tests.redis.server import RedisServer
 from tests.sqlite.files import close_all
@@ -64,8 +65,8 @@ async def test_the_rows_of_any_day_add_up_to_its_counters(opens: Opens, redis_ur
 
 async def test_a_statement_may_take_longer_than_a_decision(opens: Opens, own_server: RedisServer) -> None:
     """Of 100,000 accounts it takes the server as long as a request may wait for everything."""
-    ledger = opens(own_server.url)
-    await reserve(ledger, "1")
+    ledger = opens(own_server.url, timing=Timing())
+    await reserved(ledger)
     await anyio.to_thread.run_sync(own_server.command, "CLIENT", "PAUSE", "1000")
 
     statement = await ledger.statement()
@@ -123,7 +124,7 @@ async def test_what_was_lowered_by_hand_is_no_loss_to_those_who_remember_more(
     is_healthy = await try_reserve(ledger, "2") is not None
     lowered = await balance(ledger)
     own_server.command("FLUSHALL")
-    await until(lambda: _admits(ledger, "3"), seconds=5)
+    await until(lambda: _admits(ledger, "3"))
 
     assert is_healthy
     assert lowered.settled_nanousd == 2 * CALL
@@ -145,7 +146,7 @@ async def test_a_store_that_forgot_is_raised_to_what_the_journal_knows(
     await dead.aclose()
 
     own_server.command("FLUSHALL")
-    await until(lambda: _admits(living, "4"), seconds=5)
+    await until(lambda: _admits(living, "4"))
 
     counted = (await living.statement()).counted
     assert counted["total|UTC|1|0|c|a"].kept == CALL
@@ -240,7 +241,7 @@ async def test_money_that_a_store_was_raised_by_is_taken_away_from_its_budget(
     await dead.aclose()
     await settle(living, await reserve(living, "1"), CALL // 2)
     own_server.command("FLUSHALL")
-    await until(lambda: _admits(living, "2"), seconds=5)
+    await until(lambda: _admits(living, "2"))
     raised = await balance(living)
 
     await living.adjust(Adjustment("a", "the invoice has no such call", -CALL - CALL // 2, EVER))

@@ -15,7 +15,7 @@ from routeguard.policy import Ledger
 from routeguard.testing import FakeClock
 from tests.driver import Client
 from tests.guarding import TEN_CENTS
-from tests.redis.calls import until
+from tests.redis.calls import PATIENT, until
 from tests.redis.conftest import fresh_namespace
 from tests.sqlite.files import ledger_at
 
@@ -96,7 +96,7 @@ async def ledger(
     elif request.param == "sqlite":
         opened = ledger_at(tmp_path / "rg.db", clock)
     else:
-        opened = RedisLedger(redis_url, namespace=fresh_namespace(), test_clock=clock)
+        opened = RedisLedger(redis_url, namespace=fresh_namespace(), timing=PATIENT, test_clock=clock)
     yield opened
     while _abandoned:
         _abandoned.pop().cancel()

@@ -10,13 +10,13 @@ import pytest
 
 from routeguard.ledgers.redis import RedisLedger
 from routeguard.policy import Budget, Claim, LedgerUnavailable, Refused, Window
-from tests.redis.calls import CALL, EVER, QUICK, SLOT, balance, reserve, settle, try_reserve, until
+from tests.redis.calls import CALL, EVER, LOOKS_AWAY, QUICK, SLOT, balance, reserve, settle, try_reserve, until
 from tests.redis.conftest import Opens, fresh_namespace
 from tests.redis.proxy import FaultProxy
 from tests.redis.server import RedisServer
 
-#: Notices a loss by its next request and not before, and waits as long as a busy machine needs.
-LOOKS_AWAY = replace(QUICK, connect=5.0, exchange=5.0, decision=20.0, look=3_600.0, look_age_max=3_600.0)
+#: The most that a store waits for those who may know more.
+LONGEST = 5.0
 MINE = Budget("total", Window("total", ZoneInfo("UTC")), 3 * CALL, per_client=True)
 
 
@@ -29,7 +29,7 @@ async def test_a_restart_without_a_file_forgets_nothing_a_running_process_knows(
     own_server.restart()
 
     first = await try_reserve(ledger, "lost")
-    await until(lambda: _admits(ledger), seconds=5)
+    await until(lambda: _admits(ledger))
 
     assert first is None
     found = await balance(ledger)
@@ -59,20 +59,26 @@ async def test_a_restart_with_an_append_only_file_forgets_nothing_at_all(opens: 
 async def test_an_idle_process_raises_what_only_it_knows_before_anybody_reserves(
     opens: Opens, own_server: RedisServer
 ) -> None:
-    namespace = fresh_namespace()
-    idle, busy = [opens(own_server.url, namespace=namespace, timing=QUICK) for _ in range(2)]
+    timing = replace(QUICK, grace=LONGEST)
+    idle, busy = [opens(own_server.url, namespace="idle", timing=timing) for _ in range(2)]
     await busy.refresh()
     await _spend(idle, "spent", EVER.limit_nanousd)
     own_server.command("FLUSHALL")
+    first = await try_reserve(busy, "first")
 
-    async def refused() -> bool:
-        try:
-            return await try_reserve(busy, "next") is not None
-        except Refused as refusal:
-            return refusal.cause == "budget_exhausted"
+    async def raised() -> bool:
+        restoring = busy._store.is_restoring or idle._store.is_restoring
+        return not restoring and (await balance(busy)).settled_nanousd == EVER.limit_nanousd
 
-    await until(refused, seconds=5)
+    await until(raised)
+    # Everybody has had the time that a store waits for them.
+    own_server.command("HSET", "{rg:idle}:ledger", "until", "0")
+    with pytest.raises(Refused) as refused:
+        await reserve(busy, "next")
+
     found = await balance(busy)
+    assert first is None
+    assert refused.value.cause == "budget_exhausted"
     assert (found.settled_nanousd, found.charged_nanousd) == (EVER.limit_nanousd, EVER.limit_nanousd)
 
 
@@ -99,7 +105,7 @@ async def test_clients_keep_what_they_spent_the_salt_its_value_and_the_switch_it
             return refusal.cause == "budget_exhausted" and refusal.per_client
         return False
 
-    await until(refused, seconds=5)
+    await until(refused)
     await until(lambda: _knows(newcomer, salt))
     assert newcomer.paused
     assert ledger.client_salt == salt
@@ -114,7 +120,7 @@ async def test_a_counter_that_fell_is_noticed_without_a_new_epoch(opens: Opens, 
     async def raised() -> bool:
         return (await balance(ledger)).settled_nanousd == 9 * CALL
 
-    await until(raised, seconds=5)
+    await until(raised)
 
 
 async def test_a_restored_counter_is_raised_and_never_lowered(opens: Opens, own_server: RedisServer) -> None:
@@ -144,7 +150,7 @@ async def test_an_orphan_that_was_lost_is_orphaned_money_again(opens: Opens, own
     del reservation
     own_server.command("FLUSHALL")
 
-    await until(lambda: _admits(witness), seconds=5)
+    await until(lambda: _admits(witness))
 
     found = await balance(witness)
     assert (found.orphaned_nanousd, found.open_nanousd) == (CALL, CALL)
@@ -158,7 +164,7 @@ async def test_nothing_is_reserved_while_others_may_still_raise_the_counters(
     own_server.command("FLUSHALL")
 
     began = asyncio.get_running_loop().time()
-    await until(lambda: _admits(ledger), seconds=5)
+    await until(lambda: _admits(ledger))
 
     assert asyncio.get_running_loop().time() - began >= QUICK.grace
 
@@ -172,7 +178,7 @@ async def test_a_clock_set_back_while_nobody_reserves_makes_no_day_of_it(opens: 
     left_us = int(own_server.command("HGET", "{rg:back}:ledger", "until").split()[1]) - time.time_ns() // 1000
 
     assert first is None
-    assert left_us <= 5_000_000
+    assert left_us <= LONGEST * 1_000_000
 
 
 async def test_a_reserve_that_was_refused_when_it_came_again_is_released_where_it_came_before(
@@ -180,13 +186,13 @@ async def test_a_reserve_that_was_refused_when_it_came_again_is_released_where_i
 ) -> None:
     """The store executed it, lost the answer, and was told to wait for others before it came again."""
     async with FaultProxy(own_server.port) as proxy:
-        ledger = opens(proxy.url, namespace="twice", timing=QUICK)
+        ledger = opens(proxy.url, namespace="twice", timing=LOOKS_AWAY)
         await ledger.refresh()
 
         async def hold_back() -> None:
             # While the first answer is on its way: another process has found that the store forgot.
             proxy.delay = None
-            until = str(time.time_ns() // 1000 + 200_000)
+            until = str(time.time_ns() // 1000 + round(LONGEST * 1_000_000))
             await asyncio.to_thread(own_server.command, "HSET", "{rg:twice}:ledger", "until", until)
             raise ConnectionResetError
 

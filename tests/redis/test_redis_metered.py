@@ -21,6 +21,7 @@ from routeguard.ledgers.sqlite import SqliteLedger
 from routeguard.meter.payment import LEASE_SECONDS
 from routeguard.policy import NANOSECONDS, Balance, Budget, Ledger, Window
 from tests.meter.served import Served
+from tests.redis.calls import PATIENT
 from tests.redis.conftest import fresh_namespace
 from tests.sockets.server import STACKS, Edge, Signal, running
 
@@ -93,7 +94,9 @@ class Site:
             path, clock = self.ledger_url.removeprefix("sqlite:///"), Later(seconds_later, time.monotonic_ns)
             return SqliteLedger(path, namespace=self.namespace, clock=clock, clients_max=1000)
         # The scripts read the server's wall clock for both.
-        return RedisLedger(self.ledger_url, namespace=self.namespace, test_clock=Later(seconds_later, time.time_ns))
+        return RedisLedger(
+            self.ledger_url, namespace=self.namespace, timing=PATIENT, test_clock=Later(seconds_later, time.time_ns)
+        )
 
 
 class Later:

@@ -12,7 +12,7 @@ from routeguard.ledgers.redis.keyspace import Keyspace
 from routeguard.limiter import RateLimiter, RateRefused, RateTicket
 from routeguard.policy import NANOSECONDS, Claim, LedgerUnavailable, Rate, Refused, Reservation, State
 from routeguard.testing import FakeClock
-from tests.redis.calls import CALL, EVER, QUICK, SLOT, balance, until
+from tests.redis.calls import CALL, EVER, LOOKS_AWAY, PATIENT, PROMPT, SLOT, balance, until
 from tests.redis.conftest import Opens, fresh_namespace
 from tests.redis.proxy import Fault, FaultProxy
 from tests.redis.server import RedisServer
@@ -41,7 +41,7 @@ class Store:
         self.clock = clock
 
     def ledger(self) -> RedisLedger:
-        return RedisLedger(self._server.url, namespace=self.namespace, test_clock=self.clock)
+        return RedisLedger(self._server.url, namespace=self.namespace, timing=PATIENT, test_clock=self.clock)
 
     def log(self, claim: Claim[Rate]) -> str:
         answer = self._server.command("GET", self.keyspace.rate(claim.policy, claim.partition))
@@ -76,6 +76,11 @@ async def reserve(ledger: RedisLedger, asked: Claims) -> Reservation:
     return await ledger.reserve(asked.id, money=asked.money, slots=asked.slots, rates=asked.rates, force=asked.force)
 
 
+async def _answers(ledger: RedisLedger) -> bool:
+    await ledger.in_flight()
+    return True
+
+
 async def take_back(ledger: RedisLedger, asked: Claims) -> None:
     """As the ledger does for itself when nobody waits any more, and wait until it is done."""
     ledger._release(asked)
@@ -87,7 +92,7 @@ async def take_back(ledger: RedisLedger, asked: Claims) -> None:
 async def test_a_reserve_whose_answers_are_lost_leaves_the_rates_as_they_were(
     opens: Opens, proxy: FaultProxy, store: Store, fault: Fault
 ) -> None:
-    ledger = opens(proxy.url, namespace=store.namespace, timing=QUICK)
+    ledger = opens(proxy.url, namespace=store.namespace, timing=LOOKS_AWAY)
     await reserve(ledger, whole("before"))
     before = store.logs()
 
@@ -108,9 +113,10 @@ async def test_a_store_that_hangs_and_does_everything_late_leaves_the_rates_as_t
     opens: Opens, own_server: RedisServer
 ) -> None:
     store = Store(own_server)
-    ledger, other = [opens(own_server.url, namespace=store.namespace) for _ in range(2)]
-    await reserve(ledger, whole("before"))
-    await other.refresh()
+    await reserve(opens(own_server.url, namespace=store.namespace), whole("before"))
+    ledger, other = [opens(own_server.url, namespace=store.namespace, timing=PROMPT) for _ in range(2)]
+    for one in (ledger, other):
+        await until(lambda one=one: _answers(one))  # type: ignore[misc]  # mypy knows no lambda with a default
     own_server.stop()
 
     late = [
@@ -130,7 +136,7 @@ async def test_a_store_that_hangs_and_does_everything_late_leaves_the_rates_as_t
 async def test_a_reserve_that_arrives_after_it_was_taken_back_takes_no_place(
     opens: Opens, proxy: FaultProxy, store: Store
 ) -> None:
-    ledger = opens(proxy.url, namespace=store.namespace, timing=QUICK)
+    ledger = opens(proxy.url, namespace=store.namespace, timing=LOOKS_AWAY)
     await ledger.refresh()
     proxy.break_next(2, "hold_request")
     with pytest.raises(LedgerUnavailable):

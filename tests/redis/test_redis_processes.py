@@ -9,10 +9,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from redis import Redis
+
 from routeguard.policy import Budget
 from tests.redis.calls import CALL, EVER, QUICK, balance, until
 from tests.redis.conftest import Opens, fresh_namespace
 from tests.redis.server import RedisServer
+from tests.stopwatch import seconds
 
 Worker = subprocess.Popen[str]
 #: More than the processes can spend while a test looks.
@@ -82,16 +85,16 @@ async def test_a_store_flushed_under_the_load_of_four_processes_forgets_no_money
 
     def run() -> tuple[list[dict[str, int]], float]:
         with workers("load", own_server.url, namespace, 4, LOAD.limit_nanousd) as all_of_them:
-            charged = _until_charged(own_server, namespace, 300 * CALL)
-            flushed = time.monotonic()
+            charged = _until_charged(own_server.url, namespace, 300 * CALL)
+            flushed = time.time()
             own_server.command("FLUSHALL")
-            _until_charged(own_server, namespace, charged + 300 * CALL)
-            away = time.monotonic() - flushed
+            _until_charged(own_server.url, namespace, charged + 300 * CALL)
+            held_back_until = int(_read(own_server.url, namespace, "until") or 0) / 10**6
             for worker in all_of_them:
                 tell(worker)
-            return [result(worker) for worker in all_of_them], away
+            return [result(worker) for worker in all_of_them], held_back_until - flushed
 
-    found, away = await asyncio.to_thread(run)
+    found, held_back = await asyncio.to_thread(run)
 
     billed = sum(one["billed"] for one in found)
     stands = await balance(ledger, LOAD)
@@ -101,7 +104,7 @@ async def test_a_store_flushed_under_the_load_of_four_processes_forgets_no_money
         "no more is stranded than the open calls of all, and of a highest value seen when others were open"
     )
     assert stands.open_nanousd == 0
-    assert away < 5
+    assert 0 < held_back < 5
 
 
 async def test_processes_killed_at_random_leave_a_counter_that_covers_what_was_billed(
@@ -113,14 +116,20 @@ async def test_processes_killed_at_random_leave_a_counter_that_covers_what_was_b
     def run() -> None:
         for _ in range(3):
             with workers("load", redis_url, namespace, 2, LOAD.limit_nanousd) as both:
-                time.sleep(0.1 + rng.random() * 0.2)
+                _until_charged(redis_url, namespace, 300 * CALL)
+                time.sleep(rng.random() * 0.2)
                 both[0].kill()
 
     await asyncio.to_thread(run)
 
     ledger = opens(redis_url, namespace=namespace, timing=QUICK)
-    found, streams = await balance(ledger, LOAD), await ledger.in_flight()
-    assert found.open_nanousd == streams * CALL
+
+    async def is_open_where_it_holds_a_slot() -> bool:
+        # What was on its way when a process was killed still arrives.
+        return (await balance(ledger, LOAD)).open_nanousd == await ledger.in_flight() * CALL
+
+    await until(is_open_where_it_holds_a_slot)
+    found = await balance(ledger, LOAD)
     assert found.settled_nanousd % (CALL // 3) == 0
     assert found.settled_nanousd > 0
     assert found.orphaned_nanousd == 0, "their leases run on"
@@ -133,27 +142,38 @@ async def test_a_pause_in_one_process_is_seen_by_an_idle_one_within_two_seconds(
     await other.refresh()
 
     await one.set_paused(paused=True)
+    began = seconds()
 
     async def paused() -> bool:
         await other.refresh()
         return other.paused
 
-    await until(paused, seconds=2)
+    await until(paused)
+    paused_in = seconds() - began
     await other.set_paused(paused=False)
-    await until(lambda: _resumed(one), seconds=2)
+    began = seconds()
+    await until(lambda: _resumed(one))
+    resumed_in = seconds() - began
+
+    assert max(paused_in, resumed_in) < 2
 
 
 async def _resumed(ledger: object) -> bool:
     return not getattr(ledger, "paused")  # noqa: B009
 
 
-def _until_charged(server: RedisServer, namespace: str, nanousd: int) -> int:
-    until_seconds = time.monotonic() + 15
+def _until_charged(url: str, namespace: str, nanousd: int) -> int:
+    until_seconds = time.monotonic() + 120
     while True:
-        answer = server.command("HGET", f"{{rg:{namespace}}}:ledger", "total|UTC|0|0|a")
-        parts = answer.split("\r\n")[1].split() if answer.startswith("$") and answer[1] != "-" else []
-        charged = sum(map(int, parts[:4]))
+        charged = sum(map(int, _read(url, namespace, "total|UTC|0|0|a").split()[:4]))
         if charged >= nanousd:
             return charged
         assert time.monotonic() < until_seconds, "the load does not go on"
         time.sleep(0.01)
+
+
+def _read(url: str, namespace: str, field: str) -> str:
+    with Redis.from_url(url, decode_responses=True) as behind:
+        found = behind.hget(f"{{rg:{namespace}}}:ledger", field)
+    assert found is None or isinstance(found, str)
+    return found or ""

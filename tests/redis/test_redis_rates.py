@@ -10,7 +10,7 @@ from routeguard.ledgers.redis import RedisLedger
 from routeguard.limiter import RateLimiter, RateRefused
 from routeguard.policy import NANOSECONDS, Budget, Claim, LedgerUnavailable, Rate, Refused, Window
 from routeguard.testing import FakeClock
-from tests.redis.calls import CALL, EVER, balance, reserve, settle
+from tests.redis.calls import CALL, EVER, PATIENT, balance, reserve, settle
 from tests.redis.conftest import Opens, fresh_namespace
 from tests.redis.server import RedisServer
 
@@ -22,7 +22,7 @@ class Asker:
     """Claims rates and nothing else, under a new id each time."""
 
     def __init__(self, url: str, clock: FakeClock) -> None:
-        self.ledger = RedisLedger(url, namespace=fresh_namespace(), test_clock=clock)
+        self.ledger = RedisLedger(url, namespace=fresh_namespace(), timing=PATIENT, test_clock=clock)
         self._asked = 0
 
     async def wait_ns(self, *claims: Claim[Rate], force: bool = False) -> int:
@@ -229,7 +229,7 @@ async def test_what_is_past_is_purged(redis_url: str) -> None:
     """Ended records after minutes, accounts of past windows after days; nothing grows for ever."""
     clock = FakeClock()
     namespace = fresh_namespace()
-    ledger = RedisLedger(redis_url, namespace=namespace, test_clock=clock)
+    ledger = RedisLedger(redis_url, namespace=namespace, timing=PATIENT, test_clock=clock)
     day, mine = [Budget("day", Window("day", ZoneInfo("UTC")), 999 * CALL, per_client) for per_client in (False, True)]
     for number in range(50):
         claims = [Claim(day, "", CALL), Claim(mine, f"c{number}", CALL)]
@@ -252,7 +252,7 @@ async def test_what_is_past_is_purged(redis_url: str) -> None:
 async def test_more_clients_than_the_map_holds_share_the_overflow_client(redis_url: str) -> None:
     clock = FakeClock()
     namespace = fresh_namespace()
-    ledger = RedisLedger(redis_url, namespace=namespace, test_clock=clock, clients_max=1000)
+    ledger = RedisLedger(redis_url, namespace=namespace, timing=PATIENT, test_clock=clock, clients_max=1000)
     mine = Budget("day", Window("day", ZoneInfo("UTC")), 10**6 * CALL, per_client=True)
 
     for number in range(3000):

@@ -7,10 +7,10 @@ import pytest
 
 from routeguard.ledgers.redis import RedisLedger
 from routeguard.ledgers.redis.keyspace import Keyspace
-from routeguard.ledgers.redis.line import Timing
 from routeguard.ledgers.redis.scripts import PAUSE
 from routeguard.policy import LedgerUnavailable
 from routeguard.testing import FakeClock
+from tests.redis.calls import LOOKS_AWAY, PATIENT
 from tests.redis.conftest import Opens, fresh_namespace
 from tests.redis.proxy import FaultProxy
 from tests.redis.server import RedisServer
@@ -33,7 +33,7 @@ async def test_a_copy_that_arrives_after_a_later_turn_turns_nothing_back(
     opens: Opens, proxy: FaultProxy, shared_server: RedisServer, *, paused: bool
 ) -> None:
     namespace = fresh_namespace()
-    slow = opens(proxy.url, namespace=namespace, timing=Timing(look=60))
+    slow = opens(proxy.url, namespace=namespace, timing=LOOKS_AWAY)
     other = opens(shared_server.url, namespace=namespace)
     # Sent by its name from now on, and by its text when it is sent again on a new connection.
     await slow.set_paused(paused=not paused)
@@ -67,7 +67,7 @@ async def test_a_turn_in_one_process_right_behind_that_of_another_counts(opens: 
 @pytest.mark.parametrize("seconds", [-86_400, -2, 86_400])
 async def test_a_clock_that_is_set_locks_no_switch(redis_url: str, seconds: int) -> None:
     clock = SettableClock()
-    ledger = RedisLedger(redis_url, namespace=fresh_namespace(), test_clock=clock)
+    ledger = RedisLedger(redis_url, namespace=fresh_namespace(), timing=PATIENT, test_clock=clock)
     await ledger.set_paused(paused=True)
 
     clock.ahead_ns += seconds * 10**9
@@ -186,9 +186,17 @@ class Interfered(RedisLedger):
         self._store.wait = waits  # type: ignore[method-assign, assignment]
 
 
-async def test_a_pause_that_somebody_undid_meanwhile_is_asked_again(redis_url: str) -> None:
+def two(url: str) -> tuple[Interfered, RedisLedger]:
+    """Of one namespace."""
     namespace = fresh_namespace()
-    one, other = Interfered(redis_url, namespace=namespace), RedisLedger(redis_url, namespace=namespace)
+    return (
+        Interfered(url, namespace=namespace, timing=PATIENT),
+        RedisLedger(url, namespace=namespace, timing=PATIENT),
+    )
+
+
+async def test_a_pause_that_somebody_undid_meanwhile_is_asked_again(redis_url: str) -> None:
+    one, other = two(redis_url)
     one.interfere(other, paused=False)
 
     await one.set_paused(paused=True)
@@ -200,8 +208,7 @@ async def test_a_pause_that_somebody_undid_meanwhile_is_asked_again(redis_url: s
 
 
 async def test_a_resume_behind_which_somebody_paused_says_so(redis_url: str) -> None:
-    namespace = fresh_namespace()
-    one, other = Interfered(redis_url, namespace=namespace), RedisLedger(redis_url, namespace=namespace)
+    one, other = two(redis_url)
     await other.set_paused(paused=True)
     one.interfere(other, paused=True)
 

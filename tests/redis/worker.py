@@ -7,12 +7,15 @@ settles until a line comes on stdin, and says what its admitted calls cost and h
 import asyncio
 import json
 import sys
+from dataclasses import replace
 
 from routeguard.ledgers.redis import RedisLedger
 from routeguard.policy import Budget, LedgerUnavailable, Refused
-from tests.redis.calls import CALL, EVER, reserve, settle
+from tests.redis.calls import CALL, EVER, PATIENT, reserve, settle
 
 TASKS = 50
+#: Says what happened only once everything it owes the store is written.
+UNHURRIED = replace(PATIENT, drain=60.0)
 
 
 async def stampede(ledger: RedisLedger, name: str, budget: Budget) -> dict[str, int]:
@@ -71,7 +74,7 @@ async def _line() -> None:
 
 async def main() -> None:
     mode, url, namespace, name, limit = sys.argv[1:]
-    ledger = RedisLedger(url, namespace=namespace)
+    ledger = RedisLedger(url, namespace=namespace, timing=UNHURRIED)
     budget = Budget(EVER.name, EVER.window, int(limit))
     await ledger.refresh()
     _say("ready")
