@@ -11,6 +11,8 @@ import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import Phase, settings
 
+from tests.patience import be_patient
+
 #: For what hangs. The longest test takes a twentieth of it, and a busy machine may be ten times as slow.
 TEST_SECONDS_MAX = 300
 P = ParamSpec("P")
@@ -39,6 +41,14 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 def _no_blocking_calls() -> Iterator[None]:
     """A file, socket, lock or sleep that routeguard waits for on a running asyncio loop raises BlockingError."""
     with blockbuster_ctx("routeguard"):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_hurry() -> Iterator[None]:
+    """A file answers when the machine comes to it. Where a bound is meant, it is asked for (`files.as_promised`)."""
+    with pytest.MonkeyPatch.context() as patch:
+        be_patient(patch)
         yield
 
 

@@ -52,10 +52,7 @@ def test_no_history_tells_the_redis_ledger_on_a_server_from_plain_sums(server: R
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A ledger file whose answers may take their time."""
-    for bound in ("REFRESH_SECONDS", "RESERVE_SECONDS", "ANSWER_SECONDS", "SETTLE_SECONDS"):
-        monkeypatch.setattr(f"routeguard.ledgers.sqlite.ledger.{bound}", 20.0)
+def file(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "ledger.db"
     close_all()
 

@@ -41,7 +41,7 @@ def take(journal: SqliteJournal, books: Books, records: Sequence[Record]) -> Non
 
 async def until_idle(journal: SqliteJournal) -> None:
     """Everything that was taken is written, whatever it takes."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         while not journal.is_idle:
             journal.flush()
             await anyio.lowlevel.checkpoint()

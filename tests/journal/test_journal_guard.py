@@ -13,6 +13,7 @@ from routeguard.journal import SqliteJournal
 from tests.driver import App, CancelAt, Client, chat_chunks, stream_app
 from tests.guarding import CEILING, Counting, guarded, parts, reporting
 from tests.journal.rows import select, sums, until_idle
+from tests.patience import as_promised
 from tests.sqlite.files import locked, write
 
 ROW = "SELECT event, settled_nanousd, kept_nanousd, overrun_nanousd, why FROM journal ORDER BY seq"
@@ -92,7 +93,7 @@ async def test_nothing_is_admitted_when_the_journal_cannot_keep_up_and_nothing_i
     guard, journal = _journaled(app, path, rows_max=2, rate="3/minute", admin_token="a-token-of-16-bytes")
     await journal.check()
 
-    with locked(path):
+    with as_promised(), locked(path):
         admitted = [(await Client().call(guard)).status for _ in range(2)]
         refused = await Client().call(guard)
         before = await parts(guard)
@@ -117,7 +118,7 @@ async def test_a_hundred_endings_during_an_outage_delay_no_answer_and_lose_no_ro
     async def one() -> None:
         statuses.append((await Client().call(guard)).status)
 
-    with locked(path), anyio.fail_after(10):
+    with as_promised(), locked(path), anyio.fail_after(10):
         for _ in range(10):
             async with anyio.create_task_group() as tasks:
                 for _ in range(10):

@@ -84,7 +84,7 @@ async def _recovered(file: Path, path: Path) -> list[Line]:
     journal = SqliteJournal(str(path), namespace="default")
     ledger = SqliteLedger(str(file), namespace="default", clock=SystemClock())
     ledger.journal = journal
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         while (await ledger.statement()).unwritten:
             ledger._refreshed_ns = None
             await ledger.refresh()

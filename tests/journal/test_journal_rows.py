@@ -11,6 +11,7 @@ from routeguard.journal.table import COLUMNS
 from routeguard.records import Note, Record
 from routeguard.sqlite_file import writer as writer_module
 from tests.journal.rows import COUNTER, Books, doubles, ids, journal_at, record, select, sums, take, until_idle
+from tests.patience import as_promised
 from tests.sqlite.files import locked, write
 
 
@@ -147,7 +148,7 @@ async def test_a_file_that_stays_locked_does_not_hold_up_the_shutdown(path: Path
     journal, books = journal_at(path), Books()
     await journal.check()
 
-    with locked(path):
+    with as_promised(), locked(path):
         take(journal, books, [record(1)])
         await journal.aclose()
         before = books.written[:]
@@ -233,7 +234,7 @@ async def test_the_journal_of_another_version_is_left_alone(path: Path) -> None:
 async def test_a_file_that_does_not_answer_yet_is_a_warning_at_the_start(path: Path) -> None:
     await journal_at(path).check()
 
-    with locked(path):
+    with as_promised(), locked(path):
         (warning,) = await journal_at(path).check()
 
     # Which of the two bounds is over first, ours or that of the lock, depends on the machine.

@@ -6,9 +6,12 @@ Serves until it is killed; with a number of requests it ends after them as a scr
 import asyncio
 import sys
 
+import pytest
+
 from routeguard import RouteGuard
 from tests.driver import Client
 from tests.guarding import TEN_CENTS, reporting
+from tests.patience import be_patient
 
 
 async def main(ledger: str, journal: str, requests: str = "") -> None:
@@ -37,4 +40,5 @@ async def main(ledger: str, journal: str, requests: str = "") -> None:
 
 
 if __name__ == "__main__":
+    be_patient(pytest.MonkeyPatch())
     asyncio.run(main(*sys.argv[1:]))

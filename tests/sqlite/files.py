@@ -12,6 +12,7 @@ from routeguard.ledgers.sqlite import SqliteLedger
 from routeguard.sqlite_file.file import Synchronous
 from routeguard.sqlite_file.writer import _writers
 from routeguard.testing import FakeClock
+from tests.patience import PATIENT_SECONDS
 
 
 def ledger_at(
@@ -96,7 +97,7 @@ def close_all() -> None:
             closed.append(threading.Event())
             writer.close(closed[-1].set)
     for event in closed:
-        assert event.wait(10), "a ledger file did not close"
+        assert event.wait(PATIENT_SECONDS), "a ledger file did not close"
     _writers.clear()
 
 

@@ -20,6 +20,7 @@ from routeguard.sqlite_file.operation import Operation
 from routeguard.sqlite_file.writer import QUEUE_MAX
 from routeguard.testing import FakeClock
 from routeguard.testing.ledger_contract.claims import CALL, admitted, attempt, budget, slot
+from tests.patience import PATIENT_SECONDS, as_promised
 from tests.sqlite.files import (
     check_sums,
     close_all,
@@ -33,6 +34,7 @@ from tests.sqlite.files import (
     rows,
     write,
 )
+from tests.stopwatch import seconds
 
 DAY = budget(10 * CALL)
 
@@ -44,17 +46,17 @@ async def test_a_locked_file_is_refused_within_a_second_and_loses_nothing(path: 
     await ledger.settle(streams[0], state="settled", settled_nanousd=1, kept_nanousd=0)
 
     took = []
-    with locked(path):
+    with as_promised(), locked(path):
         clock.advance(3)
         for question in (
             ledger.refresh,
             partial(admitted, ledger, "refused", [DAY]),
             partial(ledger.settle, streams[1], state="settled", settled_nanousd=5, kept_nanousd=0),
         ):
-            began = time.monotonic()
+            began = seconds()
             with pytest.raises(LedgerUnavailable):
                 await question()
-            took.append(time.monotonic() - began)
+            took.append(seconds() - began)
         ledger.charge_late(streams[0], charge_id="late", extra_nanousd=2)
         while_locked = ledger.healthy
 
@@ -89,7 +91,7 @@ async def test_the_pause_is_trusted_for_two_seconds_without_an_answer(path: Path
     ledger = ledger_at(path, clock)
     await ledger.refresh()
 
-    with locked(path):
+    with as_promised(), locked(path):
         clock.advance(2)
         await ledger.refresh()
         clock.advance(0.001)
@@ -101,7 +103,7 @@ async def test_a_ledger_that_never_answered_admits_nobody(path: Path, clock: Fak
     await ledger_at(path, clock, namespace="makes the file").refresh()
     ledger = ledger_at(path, clock)
 
-    with locked(path), pytest.raises(LedgerUnavailable):
+    with as_promised(), locked(path), pytest.raises(LedgerUnavailable):
         await ledger.refresh()
 
 
@@ -174,7 +176,7 @@ async def test_an_operation_that_fails_disturbs_no_neighbour(
 
     async def broken() -> None:
         try:
-            await ledger._ask(Operation(ledger._book, breaks, seconds=1), 1)
+            await ledger._ask(Operation(ledger._book, breaks, seconds=None), PATIENT_SECONDS)
         except ZeroDivisionError as error:
             errors.append(type(error).__name__)
 
@@ -202,7 +204,7 @@ async def test_too_many_questions_are_refused_at_once(path: Path, clock: FakeClo
             writer.submit(operation)
             refused += operation.done and operation.error is not None
 
-    await ledger._ask(Operation(ledger._book, lambda _: None, seconds=None), 9)
+    await ledger._ask(Operation(ledger._book, lambda _: None, seconds=None), PATIENT_SECONDS)
 
     assert refused > 0
     assert await attempt(ledger, "1", [DAY]) is not None
@@ -246,7 +248,7 @@ async def test_a_file_that_can_never_be_the_ledger_fails_the_start(path: Path, c
 async def test_a_file_that_does_not_answer_yet_is_a_warning_at_the_start(path: Path, clock: FakeClock) -> None:
     await ledger_at(path, clock).refresh()
 
-    with locked(path):
+    with as_promised(), locked(path):
         locked_says = await ledger_at(path, clock, namespace="other").check()
     missing_says = await ledger_at(path.parent / "missing" / "ledger.db", clock).check()
 

@@ -21,6 +21,7 @@ from routeguard.sqlite_file.file import INTEGER_MAX, Synchronous, connect
 from routeguard.sqlite_file.operation import Operation
 from routeguard.testing import FakeClock, LedgerContract
 from routeguard.testing.ledger_contract.claims import CALL, DAY_SECONDS, admitted, attempt, budget, refusal, slot
+from tests.patience import PATIENT_SECONDS
 from tests.sqlite.files import check_sums, exists, ledger_at, number, rows
 
 DAY = budget(10 * CALL)
@@ -31,12 +32,9 @@ class TestSqliteLedger(LedgerContract):
     """The suite that the memory ledger passes too, unchanged; each ledger is a namespace of one file."""
 
     @pytest.fixture(autouse=True)
-    def _file(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _file(self, path: Path) -> None:
         self.path = path
         self.number = 0
-        # What is counted is asked here, and not how fast: a busy machine is no reason to refuse.
-        for bound in ("REFRESH_SECONDS", "RESERVE_SECONDS", "ANSWER_SECONDS", "SETTLE_SECONDS"):
-            monkeypatch.setattr(f"routeguard.ledgers.sqlite.ledger.{bound}", 20.0)
 
     async def new_ledger(self, clock: FakeClock, *, clients_max: int = 1000) -> Ledger:
         self.number += 1
@@ -423,6 +421,6 @@ async def test_the_file_is_written_as_carefully_as_asked_for(
             db.execute("PRAGMA journal_mode").fetchone()[0],
         )
 
-    operation = Operation(ledger._book, pragma, seconds=1)
+    operation = Operation(ledger._book, pragma, seconds=None)
 
-    assert await ledger._ask(operation, 1) == ({"normal": 1, "full": 2}[synchronous], "wal")
+    assert await ledger._ask(operation, PATIENT_SECONDS) == ({"normal": 1, "full": 2}[synchronous], "wal")

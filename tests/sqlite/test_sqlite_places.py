@@ -164,8 +164,10 @@ def test_a_question_that_found_the_reservation_of_another_takes_nothing_back(
 
 
 async def test_a_reserve_that_is_written_after_its_caller_gave_up_leaves_the_rates_as_they_were(
-    path: Path, clock: FakeClock
+    path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Enough for the thread to have begun when the caller gives up, whatever else this machine does.
+    monkeypatch.setattr("routeguard.ledgers.sqlite.ledger.RESERVE_SECONDS", 3.0)
     ledger = ledger_at(path, clock)
     await ledger.reserve("before", money=[Claim(DAY, "", CALL)], slots=[LEASE], rates=RATES)
     before = rows(path, "SELECT partition, windows FROM rates ORDER BY partition")

@@ -9,9 +9,10 @@ import os
 import random
 import resource
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+import pytest
 
 from routeguard import RouteGuard
 from routeguard.clock import SystemClock
@@ -20,6 +21,8 @@ from routeguard.policy import Claim, LedgerUnavailable, Refused
 from routeguard.testing.ledger_contract.claims import CALL, admitted, attempt, budget, slot
 from tests.driver import Client
 from tests.guarding import TEN_CENTS, Counting
+from tests.patience import as_promised, be_patient
+from tests.stopwatch import seconds
 
 #: Of the budget that `spend` spends from.
 CAP = 2_000 * CALL
@@ -138,15 +141,17 @@ async def fill(path: str, _: str) -> dict[str, Any]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
     errors: list[str] = []
     slowest = 0.0
-    for number in range(20):
-        began = time.monotonic()
-        try:
-            await attempt(ledger, f"full-{number}", [wide])
-        except LedgerUnavailable as error:
-            errors.append(str(error))
-        slowest = max(slowest, time.monotonic() - began)
-    endings = [ledger.settle(stream, state="settled", settled_nanousd=1, kept_nanousd=0) for stream in streams]
-    waiting = sum(isinstance(one, LedgerUnavailable) for one in await asyncio.gather(*endings, return_exceptions=True))
+    with as_promised():
+        for number in range(20):
+            began = seconds()
+            try:
+                await attempt(ledger, f"full-{number}", [wide])
+            except LedgerUnavailable as error:
+                errors.append(str(error))
+            slowest = max(slowest, seconds() - began)
+        endings = [ledger.settle(stream, state="settled", settled_nanousd=1, kept_nanousd=0) for stream in streams]
+        answers = await asyncio.gather(*endings, return_exceptions=True)
+    waiting = sum(isinstance(answer, LedgerUnavailable) for answer in answers)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     balance = (await ledger.balances([wide]))[0]
     after = await attempt(ledger, "after", [wide]) is not None
@@ -179,7 +184,7 @@ async def serve(path: str, requests: str) -> dict[str, int]:
     guard = RouteGuard(
         app,
         paths=["/chat"],
-        budget="1/day",
+        budget="1/total",
         client_budget="unlimited",
         rate="unlimited",
         max_parallel_per_client="unlimited",
@@ -193,8 +198,14 @@ async def serve(path: str, requests: str) -> dict[str, int]:
     return {status: statuses.count(status) for status in sorted(set(statuses))} | {"calls": app.calls}
 
 
+async def refuse(path: str, requests: str) -> dict[str, int]:
+    """The same, and nobody waits longer than users do."""
+    with as_promised():
+        return await serve(path, requests)
+
+
 NAMES: dict[str, Callable[[str, str], Awaitable[object]]] = {
-    function.__name__: function for function in (stampede, spend, hold, leave, fork, fill, unwritable, serve)
+    function.__name__: function for function in (stampede, spend, hold, leave, fork, fill, unwritable, serve, refuse)
 }
 
 
@@ -204,4 +215,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    be_patient(pytest.MonkeyPatch())
     asyncio.run(main())
