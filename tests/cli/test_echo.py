@@ -20,6 +20,7 @@ from routeguard.cli.echo.page import REQUESTS_AT_ONCE, EchoServer, commands
 from routeguard.cli.echo.verdict import FORGED_ADDRESS, Arrived, forged_headers, judge, judge_alone
 from routeguard.client_ip import PLATFORMS
 from tests.driver import Client
+from tests.ports import KeptPort
 
 Headers = list[tuple[str, str]]
 Edge = Callable[[Headers], Headers]
@@ -231,10 +232,8 @@ def test_more_connections_than_it_holds_are_closed_and_not_kept() -> None:
 @pytest.fixture
 def echo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """The command, as it runs on a platform: its log is a pipe, its port a variable."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environ = {**os.environ, "PORT": str(port), "FLY_APP_NAME": "shop", "PYTHONIOENCODING": "utf-8"}
+    kept = KeptPort()
+    environ = {**os.environ, "PORT": str(kept.port), "FLY_APP_NAME": "shop", "PYTHONIOENCODING": "utf-8"}
     command = [sys.executable, "-m", "routeguard", "check", "--echo"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environ
@@ -245,6 +244,7 @@ def echo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     for pipe in (process.stdout, process.stderr):
         assert pipe is not None
         pipe.close()
+    kept.close()
 
 
 def test_the_two_printed_commands_lead_to_the_preset(echo: subprocess.Popen[str]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.matrix.edge import EDGE_PATH, GO_PATH, TOKEN
+from tests.ports import KeptPort
 from tests.sockets.wire import HOST, WAIT_SECONDS, Wire
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -123,8 +124,8 @@ class Site:
 @contextmanager
 def running(framework: str, server: str, directory: Path, *, ledger: str = "memory://") -> Iterator[Site]:
     """A server of this kind with this framework, ready for its first request."""
-    with socket.create_server((HOST, 0)) as free:
-        port = free.getsockname()[1]
+    kept = KeptPort()
+    port = kept.port
     log = directory / f"{framework}-{server}-{port}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -146,6 +147,7 @@ def running(framework: str, server: str, directory: Path, *, ledger: str = "memo
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        kept.close()
 
 
 def _listens(port: int) -> bool:

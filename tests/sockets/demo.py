@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx2
 
+from tests.ports import KeptPort
 from tests.sockets.wire import HOST, WAIT_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -20,8 +21,8 @@ TOKEN = "a-token-only-this-test-knows"
 @contextmanager
 def demonstrating(*command: str, log: Path) -> Iterator[httpx2.Client]:
     """`python -m …` with scripted answers, on a free port, and a client of it."""
-    with socket.create_server((HOST, 0)) as free:
-        port = free.getsockname()[1]
+    reserved = KeptPort()
+    port = reserved.port
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROUTEGUARD_", "DJANGO_"))}
     own = {"PORT": str(port), "MODEL": "scripted", "ROUTEGUARD_ADMIN_TOKEN": TOKEN}
     environment = {**kept, **own, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -36,6 +37,7 @@ def demonstrating(*command: str, log: Path) -> Iterator[httpx2.Client]:
     finally:
         process.kill()
         process.wait()
+        reserved.close()
 
 
 def _wait_for(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
