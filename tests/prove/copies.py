@@ -53,7 +53,7 @@ def proved(copy: Path, **changes: str) -> tuple[int, dict[str, dict[str, str]], 
     # `-P` leaves the working directory out; a copy without byte code is compiled in memory.
     environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "routeguard", "prove", "--json", "--seed", "7"]
-    result = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=90, check=False, cwd=copy)
+    result = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=280, check=False, cwd=copy)
     assert result.stdout, result.stderr
     rows = {row["name"]: row for row in json.loads(result.stdout)["rows"]}
     return result.returncode, rows, result.stderr

@@ -10,6 +10,7 @@ import pytest
 from routeguard.cli.prove.rows import ROWS
 from routeguard.cli.prove.run import Proof, proof
 from routeguard.config import Settings
+from tests.patience import PATIENT_SECONDS
 from tests.redis.server import RedisServer, needed_server
 
 GIVEN: dict[str, Any] = {
@@ -20,8 +21,28 @@ GIVEN: dict[str, Any] = {
     "budget": "5/day",
     "system_prompt_bytes": 100,
 }
+#: How long its rows wait for what they bring about.
+BOUNDS = (
+    "endings.CALLED_SECONDS",
+    "endings.STOPPED_SECONDS",
+    "money.DECIDED_SECONDS",
+    "rates.CALLED_SECONDS",
+    "run.ROW_SECONDS",
+    "run.TOTAL_SECONDS",
+    "sharing.WORKER_SECONDS",
+    "stage.QUIET_SECONDS",
+    "stage.QUIET_SECONDS_HERE",
+    "strangers.ANSWERED_SECONDS",
+)
 #: Rows that start processes or wait for a network; one ledger at a time is enough.
 SHARED = {"two processes", "lost reply"}
+
+
+@pytest.fixture(autouse=True)
+def _no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the proof waits for comes when the machine comes to it."""
+    for bound in BOUNDS:
+        monkeypatch.setattr(f"routeguard.cli.prove.{bound}", PATIENT_SECONDS)
 
 
 def played(*, leave_out: set[str] = frozenset(), **changes: Any) -> Proof:  # type: ignore[assignment]  # never changed
