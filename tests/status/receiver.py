@@ -9,9 +9,12 @@ from typing import Any, Literal
 
 
 class Receiver:
-    """Keeps what it got. Answers with the statuses it was given in their order, then with 204."""
+    """Keeps what it got. Answers with the statuses it was given in their order, then with 204.
 
-    def __init__(self, *answers: int | Literal["hang up", "never"]) -> None:
+    `late` and `never` wait for `released`.
+    """
+
+    def __init__(self, *answers: int | Literal["hang up", "late", "never"]) -> None:
         self.bodies: list[Any] = []
         self.requests: list[tuple[str, str, str | None]] = []
         self.arrived = threading.Semaphore(0)
@@ -52,7 +55,7 @@ class Receiver:
     def wait(self, number: int) -> None:
         """Until so many requests have arrived."""
         for _ in range(number):
-            assert self.arrived.acquire(timeout=20), f"{len(self.bodies)} of {number} arrived"
+            assert self.arrived.acquire(timeout=60), f"{len(self.bodies)} of {number} arrived"
 
     def _take(self, handler: BaseHTTPRequestHandler) -> None:
         length = int(handler.headers.get("content-length", 0))
@@ -65,6 +68,9 @@ class Receiver:
             return
         if answer == "hang up":
             return
+        if answer == "late":
+            self.released.wait(60)
+            answer = 204
         handler.send_response(answer)
         if answer in {301, 302, 303, 307, 308}:
             handler.send_header("Location", "/elsewhere")

@@ -115,12 +115,12 @@ async def test_a_viewer_that_leaves_in_mid_question_does_not_keep_the_others_fro
 async def test_a_ledger_that_does_not_answer_leaves_the_last_numbers_with_their_age(
     trouble: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "LOOK_SECONDS", 0.01)
     clock = FakeClock()
     guard, ledger = counted(clock)
     await Client().call(guard)
     before = await get_json(guard, "/live")
     clock.advance(7)
+    monkeypatch.setattr(live, "LOOK_SECONDS", 0.01)
     setattr(ledger, trouble, True)
     ledger.healthy = False
 

@@ -18,6 +18,7 @@ from routeguard.testing import FakeClock
 from routeguard.webhook import Webhook
 from tests.driver import Client
 from tests.guarding import TEN_CENTS, Counting, guarded, reporting
+from tests.patience import PATIENT_SECONDS
 from tests.status.receiver import Receiver
 from tests.test_guard_ledger_trouble import Sick
 
@@ -26,9 +27,11 @@ DAY = 24 * 3600
 
 
 @pytest.fixture(autouse=True)
-def _no_proxy_and_no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_proxy_and_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    for bound in ("SEND_SECONDS", "CLOSE_SECONDS"):
+        monkeypatch.setattr(webhook, bound, PATIENT_SECONDS)
 
 
 @pytest.fixture
@@ -162,7 +165,7 @@ def test_processes_that_share_a_file_tell_once(receiver: Receiver, tmp_path: Pat
     worker = [sys.executable, "-m", "tests.status.spender", f"sqlite:///{tmp_path}/ledger.db", receiver.url, "6"]
     workers = [subprocess.Popen(worker, cwd=ROOT) for _ in range(4)]
 
-    codes = [worker.wait(50) for worker in workers]
+    codes = [worker.wait(PATIENT_SECONDS) for worker in workers]
 
     assert codes == [0] * 4
     assert sorted(body["threshold"] for body in receiver.bodies) == [80, 100]
@@ -230,14 +233,23 @@ async def test_no_request_waits_for_a_receiver_that_never_answers(monkeypatch: p
     assert (after.status, receiver.bodies[0]["threshold"]) == (200, 80)
 
 
-async def test_shutdown_waits_for_what_is_being_sent(receiver: Receiver) -> None:
-    guard = hooked(receiver)
-    await spend(guard, 8)
-    before = len(receiver.bodies)
+async def test_shutdown_waits_for_what_is_being_sent() -> None:
+    drained = anyio.Event()
 
-    await drain(guard)
+    async def shut_down(guard: RouteGuard) -> None:
+        await drain(guard)
+        drained.set()
 
-    assert (before, len(receiver.bodies)) == (0, 1)
+    with Receiver("late") as receiver:
+        guard = hooked(receiver)
+        await spend(guard, 8)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(shut_down, guard)
+            await anyio.to_thread.run_sync(receiver.wait, 1)
+            while_sending = drained.is_set()
+            receiver.released.set()
+
+    assert (while_sending, len(receiver.bodies)) == (False, 1)
 
 
 async def test_a_cancelled_request_does_not_cancel_the_alert(receiver: Receiver) -> None:

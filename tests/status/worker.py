@@ -18,11 +18,11 @@ from tests.driver import Client
 from tests.guarding import TEN_CENTS, reporting
 
 TOKEN = "a-token-only-these-tests-know"
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 
 
 def build(path: str) -> RouteGuard:
-    settings: dict[str, Any] = {"budget": "1/day", "admin_token": TOKEN, "namespace": path[1:], "environ": {}}
+    settings: dict[str, Any] = {"budget": "1/total", "admin_token": TOKEN, "namespace": path[1:], "environ": {}}
     return RouteGuard(reporting(cost_usd="0.01"), paths=[path], status_path="/status", **settings, **TEN_CENTS)
 
 
