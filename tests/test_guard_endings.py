@@ -1,12 +1,16 @@
 """The three endings by cause, and every tail of a response."""
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from routeguard import Admission
+from routeguard.time_limit import AsyncioTimeLimit, ScopeTimeLimit, TimeLimit
 from tests.driver import Client, chat_chunks, stream_app
 from tests.guarding import USAGE, Counting, ending, guarded, in_flight, reporting
 
@@ -197,6 +201,30 @@ async def test_an_exception_after_the_last_message_changes_nothing() -> None:
     assert await ending(guard) == {"settled": "0.02"}
 
 
+@pytest.fixture
+def time_is_over(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Ends the time that a request has, unless its limit was lifted; by itself it never ends."""
+    limited: list[Callable[[], None]] = []
+
+    def takes_limits(kind: type[AsyncioTimeLimit] | type[ScopeTimeLimit]) -> None:
+        begin: Any = kind.set
+
+        def set_it(limit: TimeLimit, seconds: float) -> None:
+            limited.append(partial(begin, limit, 0))
+
+        monkeypatch.setattr(kind, "set", set_it)
+        monkeypatch.setattr(kind, "lift", lambda _: limited.clear())
+
+    for kind in (AsyncioTimeLimit, ScopeTimeLimit):
+        takes_limits(kind)
+
+    def end() -> None:
+        for begin in limited:
+            begin()
+
+    return end
+
+
 async def test_max_stream_cancels_before_the_start_with_504() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await anyio.sleep_forever()
@@ -211,11 +239,12 @@ async def test_max_stream_cancels_before_the_start_with_504() -> None:
     assert await ending(guard) == {"kept": "0.1"}
 
 
-async def test_max_stream_cuts_a_started_stream_without_a_last_chunk() -> None:
+async def test_max_stream_cuts_a_started_stream_without_a_last_chunk(time_is_over: Callable[[], None]) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         scope["routeguard"].report(cost_usd="0.01")
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"x", "more_body": True})
+        time_is_over()
         try:
             await anyio.sleep_forever()
         finally:
@@ -223,7 +252,7 @@ async def test_max_stream_cuts_a_started_stream_without_a_last_chunk() -> None:
                 await send({"type": "http.response.body", "body": b"too late", "more_body": True})
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    guard = guarded(app, max_stream="20ms")
+    guard = guarded(app)
 
     client = await Client().call(guard)
 
@@ -232,15 +261,17 @@ async def test_max_stream_cuts_a_started_stream_without_a_last_chunk() -> None:
     assert await ending(guard) == {"kept": "0.1"}
 
 
-async def test_work_after_the_last_message_is_never_cancelled() -> None:
+async def test_work_after_the_last_message_is_never_cancelled(time_is_over: Callable[[], None]) -> None:
     done: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await stream_app([b"data: x\n\n"])(scope, receive, send)
-        await anyio.sleep(0.06)
+        time_is_over()
+        for _ in range(10):
+            await anyio.lowlevel.checkpoint()
         done.append("background")
 
-    guard = guarded(app, max_stream="20ms")
+    guard = guarded(app)
 
     client = await Client().call(guard)
 
