@@ -62,7 +62,7 @@ class TestFindingIt:
             bound(1, 0)
 
     def test_a_bound_function_runs_in_many_threads_at_once_and_in_itself(self) -> None:
-        one, barrier = admitted(), threading.Barrier(4, timeout=10)
+        one, barrier = admitted(), threading.Barrier(4, timeout=60)
 
         def work(depth: int) -> bool:
             if depth:

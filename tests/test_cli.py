@@ -24,7 +24,7 @@ def run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProce
         capture_output=True,
         text=True,
         cwd=cwd,
-        timeout=50,
+        timeout=150,
         env={**os.environ, **environ},
         check=False,
     )
@@ -148,7 +148,7 @@ def test_a_reader_who_has_seen_enough_is_no_crash(folder: Path, arguments: tuple
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        timeout=50,
+        timeout=150,
         check=False,
     )
     os.close(writing)

@@ -93,8 +93,8 @@ def serving(script: Script) -> Iterator[Demo]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            assert server.ready.wait(20)
-            yield Demo(stack.enter_context(httpx2.Client(base_url=url, trust_env=False, timeout=30)), stage)
+            assert server.ready.wait(60)
+            yield Demo(stack.enter_context(httpx2.Client(base_url=url, trust_env=False, timeout=60)), stage)
         finally:
             server.should_exit = True
             thread.join()
@@ -306,7 +306,7 @@ def test_a_key_names_the_provider_and_stays_out_of_what_is_printed() -> None:
 def test_the_local_model_reports_its_usage_and_ends_with_the_demo() -> None:
     body = {"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 4}
 
-    with open_model({}, scripted_url="http://unused") as model, httpx2.Client(trust_env=False, timeout=30) as client:
+    with open_model({}, scripted_url="http://unused") as model, httpx2.Client(trust_env=False, timeout=60) as client:
         url = f"{model.base_url}/chat/completions"
         answer = client.post(url, json=body, headers={"Authorization": f"Bearer {model.api_key}"})
         stranger = client.post(url, json=body)
@@ -356,6 +356,6 @@ def started(command: str, *, port: str) -> "subprocess.CompletedProcess[str]":
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )

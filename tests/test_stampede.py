@@ -42,6 +42,6 @@ def run_stampede(mode: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )

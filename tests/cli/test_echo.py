@@ -219,8 +219,8 @@ def test_more_connections_than_it_holds_are_closed_and_not_kept() -> None:
     with serving(lambda *_: "heard") as url:
         port = int(url.rpartition(":")[2])
         here = ("127.0.0.1", port)
-        waiting += [socket.create_connection(here, timeout=10) for _ in range(REQUESTS_AT_ONCE)]
-        one_more = socket.create_connection(here, timeout=10)
+        waiting += [socket.create_connection(here, timeout=60) for _ in range(REQUESTS_AT_ONCE)]
+        one_more = socket.create_connection(here, timeout=60)
 
         closed = one_more.recv(1)
         for connection in [*waiting, one_more]:
@@ -263,7 +263,7 @@ def test_the_two_printed_commands_lead_to_the_preset(echo: subprocess.Popen[str]
         path = next(word for word in words if "://" in word).rpartition("/")[2]
         sent = edge([(name, value) for name, value in headers])
         told.append(httpx.get(f"{url}/{path}", headers=sent).json()["says"])
-    out, err = echo.communicate(timeout=20)
+    out, err = echo.communicate(timeout=60)
 
     assert "Its terminal shows the two commands" in health
     assert told[0] == "Now the other command, with ?forged."
@@ -277,7 +277,7 @@ def test_a_port_in_use_is_said_and_exits_2() -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         command = [sys.executable, "-m", "routeguard", "check", "--echo", "--port", str(port)]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert result.returncode == 2
     assert f"port {port} cannot be used" in result.stderr

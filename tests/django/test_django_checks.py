@@ -141,7 +141,7 @@ def test_manage_py_check_of_the_example_says_it(variables: dict[str, str], statu
     environment = {**kept, **variables, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-m", "examples.django_app.manage", "check"]
 
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=150)
 
     assert run.returncode == status, run.stderr
     assert said in run.stdout + run.stderr

@@ -19,7 +19,7 @@ async def cli(url: str, namespace: str, command: str) -> subprocess.CompletedPro
     given = {**ENOUGH, "LEDGER": url, "NAMESPACE": namespace}
     environ = {**os.environ, **{f"ROUTEGUARD_{name}": value for name, value in given.items()}}
     program = [sys.executable, "-m", "routeguard", command]
-    return await asyncio.to_thread(subprocess.run, program, env=environ, capture_output=True, text=True, timeout=60)
+    return await asyncio.to_thread(subprocess.run, program, env=environ, capture_output=True, text=True, timeout=150)
 
 
 async def test_the_command_line_turns_the_switch_of_everybody_and_says_where_it_stands(

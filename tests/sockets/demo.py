@@ -32,7 +32,7 @@ def demonstrating(*command: str, log: Path) -> Iterator[httpx2.Client]:
         )
     try:
         _wait_for(process, port, log)
-        with httpx2.Client(base_url=f"http://{HOST}:{port}", trust_env=False, timeout=30) as client:
+        with httpx2.Client(base_url=f"http://{HOST}:{port}", trust_env=False, timeout=60) as client:
             yield client
     finally:
         process.kill()

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 HOST = "127.0.0.1"
 #: Bound of every wait. Far above what anything here takes, so that a busy machine is no failure.
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 CHAT = b'{"messages":[{"role":"user","content":"hi"}]}'
 JSON = "content-type: application/json"
 

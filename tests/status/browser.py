@@ -16,8 +16,8 @@ from typing import Any
 from websockets.sync.client import connect
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-START_SECONDS = 30
-WAIT_SECONDS = 15
+START_SECONDS = 60
+WAIT_SECONDS = 60
 
 
 def find_browser() -> str | None:
