@@ -14,8 +14,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx2
+import pytest
 
 from routeguard import BudgetExceeded, metered
+from tests.patience import PATIENT_SECONDS, be_patient
+from tests.redis.calls import PATIENT
 
 #: A call of a thousand tokens costs ten cents at most. What it is answered costs one.
 PRICES: dict[str, Any] = {"price_in": 0, "price_out": 100}
@@ -71,5 +74,14 @@ def tell(found: object) -> None:
     sys.stdout.flush()
 
 
+def take_time() -> None:
+    """What is spent and refused is asked, and not how fast this machine is."""
+    patch = pytest.MonkeyPatch()
+    be_patient(patch)
+    patch.setattr("routeguard.ledgers.redis.ledger.Timing", lambda: PATIENT)
+    patch.setattr("routeguard.meter.transports.SETTLE_SECONDS", PATIENT_SECONDS)
+
+
 if __name__ == "__main__":
+    take_time()
     asyncio.run(main())
