@@ -146,6 +146,17 @@ async def test_a_call_after_the_ending_that_nobody_reports_is_charged_by_every_g
     assert await ending(outer) == {"settled": "0.15", "overrun": "0.1"}
 
 
+async def test_a_call_after_the_ending_that_no_budget_of_its_guard_bounds_is_charged_by_the_others() -> None:
+    late = calling_late(Caller(ASYNC, whole()), calls=2, reported_usd="0.05")
+    inner = guarded(late, namespace="inner", budget="unlimited", admin_token=TOKEN)
+    outer = guarded(inner)
+
+    await Client().call(outer)
+
+    assert await ending(outer) == {"settled": "0.07", "overrun": "0.02"}
+    assert sum(nanousd for (family, _), nanousd in tallies_of(inner).counts.items() if family is SPEND) == 70_000_000
+
+
 def nano(usd: str) -> int:
     return int(Decimal(usd) * 10**9)
 

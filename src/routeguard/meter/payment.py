@@ -201,6 +201,9 @@ class OwnReservation:
         self._money = [Claim(budget, "", amount) for budget in budgets]
         if client is not None:
             self._money += [Claim(budget, client, amount) for budget in client_budgets]
+        #: Of the call that may be sent; empty before, and once it has its ending.
+        self._call_id = ""
+        #: None where no budget bounds the call.
         self._reservation: Reservation | None = None
         self._usage: Usage | None = None
         self._cost_nanousd: int | None = None
@@ -215,11 +218,12 @@ class OwnReservation:
                     raise BudgetExceeded(
                         "a provider call was not sent: the kill switch of its ledger is on", reason="service_paused"
                     )
-            if not self._quote.ceiling_nanousd or not self._money:
-                return  # a price of 0 claims no money, and so passes a spent budget
-            self._reservation = await self._ledger.reserve(
-                call_id, money=self._money, slots=[_LEASE], force=self._force
-            )
+            # A price of 0 claims no money, and so passes a spent budget.
+            if self._quote.ceiling_nanousd and self._money:
+                self._reservation = await self._ledger.reserve(
+                    call_id, money=self._money, slots=[_LEASE], force=self._force
+                )
+            self._call_id = call_id
         except Refused as refused:
             raise self._refusal(refused) from None
         except BudgetExceeded:
@@ -242,14 +246,28 @@ class OwnReservation:
         self._released = True
 
     async def close(self) -> None:
+        call_id, self._call_id = self._call_id, ""
+        if not call_id:
+            return
+        charge = self._charge()
+        await self._settle(charge)
+        over_nanousd = charge.total_nanousd - self._quote.ceiling_nanousd
+        if (origin := self._origin) is not None:
+            origin.telemetry.charged_apart(origin.admission, charge, model=origin.model, over_nanousd=over_nanousd)
+            origin.admission.tell_outer_of(charge)
+        self._log(call_id, charge, over_nanousd)
+
+    def _charge(self) -> Charge:
+        if self._cost_nanousd is not None:
+            return Charge("settled", self._cost_nanousd, 0, "reported")
+        if self._released:
+            return Charge("released", 0, 0, "not_billed")
+        return Charge("kept", 0, self._quote.ceiling_nanousd, "unreported_call")
+
+    async def _settle(self, charge: Charge) -> None:
         reservation, self._reservation = self._reservation, None
         if reservation is None:
             return
-        charge = Charge("kept", 0, reservation.amount_nanousd, "unreported_call")
-        if self._cost_nanousd is not None:
-            charge = Charge("settled", self._cost_nanousd, 0, "reported")
-        elif self._released:
-            charge = Charge("released", 0, 0, "not_billed")
         try:
             await self._ledger.settle(
                 reservation,
@@ -260,11 +278,6 @@ class OwnReservation:
             )
         except Exception as problem:  # noqa: BLE001 - settling never spoils a good answer; the charge stands or is queued
             logger.error("ledger_error: settle a call: %s", type(problem).__name__, extra=_fields("ledger_error"))
-        over_nanousd = charge.total_nanousd - reservation.amount_nanousd
-        if (origin := self._origin) is not None:
-            origin.telemetry.charged_apart(origin.admission, charge, model=origin.model, over_nanousd=over_nanousd)
-            origin.admission.tell_outer_of(charge)
-        self._log(reservation, charge, over_nanousd)
 
     def _note(self, charge: Charge) -> Note:
         """What its row in the journal says besides its money."""
@@ -290,16 +303,16 @@ class OwnReservation:
             resets_at=when(refused.resets_at),
         )
 
-    def _log(self, reservation: Reservation, charge: Charge, over_nanousd: int) -> None:
+    def _log(self, call_id: str, charge: Charge, over_nanousd: int) -> None:
         made_in = self._origin.admission if self._origin is not None else None
         known = {
             "request_id": made_in.request_id if made_in is not None else None,
-            "admission_id": reservation.id,
+            "admission_id": call_id,
             "path": made_in.path if made_in is not None else None,
             "client": made_in.client if made_in is not None else None,
             "ending": charge.state,
             "why": charge.why,
-            "ceiling_usd": format_usd(reservation.amount_nanousd),
+            "ceiling_usd": format_usd(self._quote.ceiling_nanousd),
             "charged_usd": format_usd(charge.total_nanousd),
             "model": self._quote.model or None,
             "input_tokens": self._usage.input_tokens if self._usage else None,
