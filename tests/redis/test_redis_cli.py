@@ -8,17 +8,18 @@ import sys
 import pytest
 
 from routeguard.money import NANOUSD_PER_USD, format_usd
-from tests.redis.calls import CALL, reserve, settle
+from routeguard.policy import Claim, Parallel
+from tests.redis.calls import CALL, EVER, balance, reserve, settle
 from tests.redis.conftest import Opens, fresh_namespace
 
 ENOUGH = {"PATHS": "/chat", "PRICE_IN": "0", "PRICE_OUT": "1", "SYSTEM_PROMPT_BYTES": "0", "BUDGET": "5/total"}
 
 
-async def cli(url: str, namespace: str, command: str) -> subprocess.CompletedProcess[str]:
-    """`routeguard <command>`, as a shell runs it."""
+async def cli(url: str, namespace: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`routeguard <arguments>`, as a shell runs it."""
     given = {**ENOUGH, "LEDGER": url, "NAMESPACE": namespace}
     environ = {**os.environ, **{f"ROUTEGUARD_{name}": value for name, value in given.items()}}
-    program = [sys.executable, "-m", "routeguard", command]
+    program = [sys.executable, "-m", "routeguard", *arguments]
     return await asyncio.to_thread(subprocess.run, program, env=environ, capture_output=True, text=True, timeout=150)
 
 
@@ -46,6 +47,24 @@ async def test_the_command_line_turns_the_switch_of_everybody_and_says_where_it_
     parts = f"{format_usd(CALL)} settled, 0 open, 0 kept, 0 orphaned, {remaining} remaining"
     assert second == f"budget 5 USD per total: {parts}; never resets"
     assert (while_paused, ledger.paused) == (True, False)
+
+
+async def test_an_orphan_that_was_ended_by_another_bill_is_not_said_to_be_ended_by_this_one(
+    opens: Opens, redis_url: str
+) -> None:
+    namespace = fresh_namespace()
+    ledger = opens(redis_url, namespace=namespace)
+    await ledger.reserve("lost", money=[Claim(EVER, "", CALL)], slots=[Claim(Parallel(1, lease_ns=1), "", 1)])
+    await ledger.in_flight()
+    end_it = ["ledger", "adjust", "--reservation", "lost", "--reason", "found on the invoice", "--settled-usd"]
+
+    ended, again, other = [await cli(redis_url, namespace, *end_it, usd) for usd in ("0.001", "0.001", "0.002")]
+
+    assert [one.returncode for one in (ended, again, other)] == [0, 0, 2]
+    assert "settled +0.001 USD, orphaned -0.0024 USD (lost)" in ended.stdout
+    assert again.stdout == ended.stdout
+    assert "--reservation lost was used before, for total" in other.stderr
+    assert (await balance(ledger)).settled_nanousd == 1_000_000
 
 
 @pytest.mark.parametrize("command", ["status", "pause", "resume"])

@@ -191,10 +191,13 @@ async def _adjust(settings: "Settings", adjustment: Adjustment) -> int:
         raise LedgerUnavailable(f"{problem}: nobody knows whether it was done{again}") from problem
     finally:
         await Books(ledger, journal).aclose()
-    if adjustment.budget is not None and not _is_what_was_asked(record, adjustment):
+    if not _is_what_was_asked(record, adjustment):
+        option, remedy = "--id", "another adjustment has another id"
+        if adjustment.budget is None:
+            option, remedy = "--reservation", "it has one ending, and a budget is corrected with --budget and --usd"
         raise _Unusable(
-            f"--id {adjustment.id} was used before, for {'; '.join(_changes(record))}. Nothing was changed now: "
-            "another adjustment has another id"
+            f"{option} {adjustment.id} was used before, for {'; '.join(_changes(record))}. "
+            f"Nothing was changed now: {remedy}"
         )
     for text in _changes(record):
         print(text)
@@ -205,7 +208,8 @@ async def _adjust(settings: "Settings", adjustment: Adjustment) -> int:
 
 def _is_what_was_asked(record: Record, adjustment: Adjustment) -> bool:
     """Whether a record is that of this adjustment; one done before with the same id may be another."""
-    assert adjustment.budget is not None, "an orphan is ended once, whatever it is called"
+    if adjustment.budget is None:
+        return record.settled_nanousd == adjustment.nanousd
     changed = record.settled_nanousd + record.kept_nanousd + record.orphaned_nanousd
     places = [(counter.split("|")[0], counter.split("|", 4)[4]) for counter in record.counters]
     share = f"c|{adjustment.client}" if adjustment.client else "a"
