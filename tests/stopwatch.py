@@ -18,5 +18,5 @@ def _kept_waiting_seconds() -> float:
     try:
         with open(SCHEDULED) as counters:
             return int(counters.read().split()[1]) / 10**9
-    except FileNotFoundError:
+    except OSError:
         return 0.0  # no Linux, or one that does not count
