@@ -112,6 +112,7 @@ class Admission:
     """One admitted request, for the application to report into. Thread-safe; no method raises."""
 
     __slots__ = (
+        "_apart_nanousd",
         "_calls",
         "_lock",
         "_nothing_sent",
@@ -189,6 +190,8 @@ class Admission:
         self._nothing_sent = False
         #: What it was charged, late bills included.
         self.charged_nanousd = 0
+        #: What of it is of calls that began after the ending, and hence is no part of the bill.
+        self._apart_nanousd = 0
         self._told_outer: Call | None = None
 
     @property
@@ -299,10 +302,26 @@ class Admission:
         return True
 
     def tell_outer_of(self, charge: Charge) -> None:
-        """A call that began after the ending was charged apart; the guards further out charge it as a late bill."""
+        """A call that began after the ending was charged apart; the guards further out charge it too."""
         if self.outer is not None and charge.total_nanousd:
-            call = Call(self.outer, 0, metered=True)
-            self.outer._record(call, charge.total_nanousd, unreported_nanousd=charge.kept_nanousd)  # noqa: SLF001 - its own class
+            self.outer._take_apart(charge)  # noqa: SLF001 - its own class
+
+    def _take_apart(self, charge: Charge) -> None:
+        """Charge what a guard further in charged apart: a call like others, or on top of the ending that was."""
+        extra_nanousd = charge.total_nanousd
+        with self._lock:
+            if self.ended:
+                # Never set off against what was kept of the request: that stands for the request's own calls.
+                self._apart_nanousd += extra_nanousd
+                self.charged_nanousd += extra_nanousd
+                self.late_charges += 1
+            else:
+                call = Call(self, 0, metered=True)
+                call.cost_nanousd, call.unreported_nanousd = extra_nanousd, charge.kept_nanousd
+                self._calls.append(call)
+                return
+        self._watcher.charge_late(self, extra_nanousd=extra_nanousd)
+        self.tell_outer_of(charge)
 
     def row_note(self, why: str) -> Note:
         """What its row in the journal says besides its money."""
@@ -361,7 +380,7 @@ class Admission:
         """What the bill exceeds the charge by, now charged; 0 or less when it does not."""
         if not self._calls and not self._reported_any:
             return 0
-        extra_nanousd = self._bill().total_nanousd - self.charged_nanousd
+        extra_nanousd = self._bill().total_nanousd + self._apart_nanousd - self.charged_nanousd
         if extra_nanousd > 0:
             self.charged_nanousd += extra_nanousd
             self.late_charges += 1

@@ -146,6 +146,33 @@ async def test_a_call_after_the_ending_that_nobody_reports_is_charged_by_every_g
     assert await ending(outer) == {"settled": "0.15", "overrun": "0.1"}
 
 
+async def test_a_call_after_the_ending_is_charged_by_every_guard_besides_what_was_kept() -> None:
+    """What was kept stands for calls that nobody told of, and a late call is none of them."""
+    inner = guarded(calling_late(Caller(ASYNC, whole()), calls=2), namespace="inner")
+    middle = guarded(inner, namespace="middle")
+    outer = guarded(middle)
+
+    await Client().call(outer)
+
+    assert await ending(inner) == {"kept": "0.1", "settled": "0.02"}
+    assert await ending(middle) == await ending(outer) == {"kept": "0.1", "settled": "0.02", "overrun": "0.02"}
+
+
+async def test_a_report_after_a_late_call_is_charged_where_it_exceeds_what_was_kept() -> None:
+    """The late call's charge is not what the request's own bill is set off against."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await calling_late(Caller(ASYNC, whole()), calls=2)(scope, receive, send)
+        scope["routeguard"].report(cost_usd="0.11")
+
+    inner = guarded(app, namespace="inner")
+    outer = guarded(inner)
+
+    await Client().call(outer)
+
+    assert (await parts(inner))["remaining"] == (await parts(outer))["remaining"] == "0.87"
+
+
 async def test_a_call_after_the_ending_that_no_budget_of_its_guard_bounds_is_charged_by_the_others() -> None:
     late = calling_late(Caller(ASYNC, whole()), calls=2, reported_usd="0.05")
     inner = guarded(late, namespace="inner", budget="unlimited", admin_token=TOKEN)

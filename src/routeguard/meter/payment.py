@@ -250,7 +250,13 @@ class OwnReservation:
         if not call_id:
             return
         charge = self._charge()
-        await self._settle(charge)
+        try:
+            await self._settle(charge)
+        finally:
+            # Whoever is cancelled here has charged all the same: the ledger goes on without them.
+            self._tell(call_id, charge)
+
+    def _tell(self, call_id: str, charge: Charge) -> None:
         over_nanousd = charge.total_nanousd - self._quote.ceiling_nanousd
         if (origin := self._origin) is not None:
             origin.telemetry.charged_apart(origin.admission, charge, model=origin.model, over_nanousd=over_nanousd)
