@@ -1,6 +1,8 @@
 """A metered client with a budget of its own: the hard stop of scripts and agents."""
 
 import asyncio
+import gzip
+import json
 import os
 import threading
 from pathlib import Path
@@ -18,6 +20,7 @@ from tests.meter.played import (
     COMPLETION,
     HI,
     KINDS,
+    URL,
     Caller,
     Kind,
     Played,
@@ -108,6 +111,29 @@ async def test_a_stream_is_settled_when_its_caller_is_done_with_it(kind: Kind) -
     await caller.stream()
 
     found = await balance(caller)
+    assert (found.settled_nanousd, found.open_nanousd) == (10_000_000, 0)
+
+
+@pytest.mark.parametrize("encoding", [None, "gzip"])
+@every_kind
+async def test_an_answer_that_a_transport_has_in_memory_is_settled_like_any_other(
+    kind: Kind, encoding: str | None
+) -> None:
+    """As caches and mock transports answer; a client neither reads nor closes those."""
+    library, body = kind.library, json.dumps(COMPLETION).encode()
+    headers = {} if encoding is None else {"content-encoding": encoding}
+    content = body if encoding is None else gzip.compress(body)
+    transport = library.MockTransport(lambda request: library.Response(200, headers=headers, content=content))
+    client = metered(
+        (library.AsyncClient if kind.is_async else library.Client)(transport=transport), budget="1/day", **PRICES
+    )
+
+    sent = client.post(URL, json={"model": "test-model", "messages": HI})
+    answer = await sent if kind.is_async else sent
+
+    allowance = client._transport._allowance
+    (found,) = await allowance.ledger.balances(allowance.budgets)
+    assert (answer.json(), answer.request.url) == (COMPLETION, URL)
     assert (found.settled_nanousd, found.open_nanousd) == (10_000_000, 0)
 
 

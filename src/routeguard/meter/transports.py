@@ -57,6 +57,7 @@ class AsyncMeteredTransport:
             exchange.failed(error)
             await _close(ticket)
             raise
+        response = _unread(response, self._library)
         exchange.answered(response.status_code, response.headers.raw)
         if ticket.outgoing.hides_usage:
             response.headers.pop("content-length", None)
@@ -102,6 +103,7 @@ class MeteredTransport:
             exchange.failed(error)
             run_blocking(ticket.payment.ledger, ticket.payment.close)
             raise
+        response = _unread(response, self._library)
         exchange.answered(response.status_code, response.headers.raw)
         if ticket.outgoing.hides_usage:
             response.headers.pop("content-length", None)
@@ -275,6 +277,19 @@ def _with_body(request: Request, body: bytes, library: ModuleType) -> Request:
     headers.pop("transfer-encoding", None)
     headers["content-length"] = str(len(body))
     return library.Request(request.method, request.url, headers=headers, content=body, extensions=request.extensions)
+
+
+def _unread(response: Response, library: ModuleType) -> Response:
+    """The response with its body still to come. A client neither reads nor closes one that was made with its body."""
+    # As those are that caches answer with, and MockTransport and its like in an application's tests.
+    try:
+        content = response.content
+    except library.ResponseNotRead:
+        return response
+    headers = response.headers.copy()
+    headers.pop("content-encoding", None)
+    stream = library.ByteStream(content)
+    return library.Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
 
 
 def _refuse(request: Request, refused: BudgetExceeded, library: ModuleType) -> Response:
