@@ -99,7 +99,9 @@ class History:
             detail = "after the ending" if late else "above its ceiling"
             self._line(now_ns, "overrun", detail, admission.path, admission.client).nanousd += nanousd
 
-    def charged_apart(self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int) -> None:
+    def charged_apart(
+        self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int, truncated: bool
+    ) -> None:
         """A metered call that began after the ending has its own charge."""
         detail = "a metered call after the ending"
         with self._lock:

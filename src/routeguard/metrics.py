@@ -127,7 +127,9 @@ class Tallies:
                 self.counts[SPEND, (admission.path, admission.model or "other")] += nanousd
         self._changed()
 
-    def charged_apart(self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int) -> None:
+    def charged_apart(
+        self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int, truncated: bool
+    ) -> None:
         """A metered call that began after the ending has its own charge; it is no request that ends."""
         with self.lock:
             if charge.settled_nanousd:
@@ -136,6 +138,8 @@ class Tallies:
                 self.counts[KEPT, (admission.path, charge.why)] += charge.kept_nanousd
             if over_nanousd > 0:
                 self.counts[OVERRUN, ()] += over_nanousd
+            if truncated:
+                self.counts[TRUNCATED, (admission.path,)] += 1
         self._changed()
 
     def happened(self, event: str, detail: str) -> None:

@@ -70,8 +70,13 @@ class Listener(Protocol):
         """A charge came out this much above its ceiling, or (`late`) was raised after the ending."""
         ...
 
-    def charged_apart(self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int) -> None:
-        """A metered call that began after the ending has its own charge, this much above its ceiling."""
+    def charged_apart(
+        self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int, truncated: bool
+    ) -> None:
+        """A metered call that began after the ending has its own charge, this much above its ceiling.
+
+        `truncated`: its answer was cut off at its output cap.
+        """
         ...
 
     def happened(self, event: str, detail: str) -> None:
@@ -173,11 +178,13 @@ class Telemetry:
             extra={**self._fields("overrun", admission), "charged_usd": format_usd(admission.charged_nanousd)},
         )
 
-    def charged_apart(self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int) -> None:
+    def charged_apart(
+        self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int, truncated: bool
+    ) -> None:
         """A metered call that began after the ending was charged; who made it logs it."""
         self._client(admission.client).spend_nanousd += charge.total_nanousd
         for listener in self.listeners:
-            listener.charged_apart(admission, charge, model=model, over_nanousd=over_nanousd)
+            listener.charged_apart(admission, charge, model=model, over_nanousd=over_nanousd, truncated=truncated)
 
     def unusable_report(self, admission: Admission, problem: str) -> None:
         self.counts.unusable_reports += 1

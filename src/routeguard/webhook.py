@@ -108,7 +108,9 @@ class Webhook:
     def charged_above(self, admission: Admission, nanousd: int, *, late: bool) -> None:
         """May come from a thread without an event loop: the next request looks."""
 
-    def charged_apart(self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int) -> None:
+    def charged_apart(
+        self, admission: Admission, charge: Charge, *, model: str | None, over_nanousd: int, truncated: bool
+    ) -> None:
         """May come from a thread without an event loop: the next request looks."""
 
     def happened(self, event: str, detail: str) -> None:

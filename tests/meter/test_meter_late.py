@@ -11,12 +11,14 @@ import anyio.lowlevel
 import pytest
 
 from routeguard import BudgetExceeded, RouteGuard
-from routeguard.metrics import SPEND, Tallies
+from routeguard.metrics import SPEND, TRUNCATED, Tallies
 from tests.driver import Client
 from tests.guarding import ending, guarded, parts, status_of
 from tests.journal.rows import select
 from tests.meter.played import ASYNC, COMPLETION, ONE_CENT, Caller, Kind, calling, every_kind, whole
 from tests.status.asking import TOKEN, history_of, watched
+
+CUT_OFF = {**COMPLETION, "choices": [{"index": 0, "message": {"content": "hel"}, "finish_reason": "length"}]}
 
 
 @every_kind
@@ -97,6 +99,30 @@ async def test_a_call_after_the_ending_is_logged_with_the_request_that_made_it(
     ]
     assert len({line.client for line in lines}) == 1
     assert len({line.admission_id for line in lines}) == 2
+
+
+async def test_a_call_after_the_ending_that_was_cut_off_at_its_cap_is_counted_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="routeguard")
+    guard = watched(calling_late(Caller(ASYNC, whole(CUT_OFF))))
+
+    await Client().call(guard)
+
+    assert tallies_of(guard).counts[TRUNCATED, ("/chat",)] == 1
+    lines = [record for record in caplog.records if getattr(record, "event", None) == "truncated"]
+    assert [(line.path, line.output_tokens) for line in lines] == [("/chat", 100)]  # type: ignore[attr-defined] # ours
+
+
+async def test_a_call_outside_of_a_request_that_was_cut_off_at_its_cap_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="routeguard")
+    caller = Caller(ASYNC, whole(CUT_OFF), budget="1/day", price_in=0, price_out=100)
+
+    await caller.post()
+
+    assert [getattr(record, "event", None) for record in caplog.records] == ["settled", "truncated"]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Protocol
 
-from routeguard.admitted import Admission, Call
+from routeguard.admitted import TRUNCATED, Admission, Call
 from routeguard.clock import Clock
 from routeguard.ending import Charge
 from routeguard.errors import BudgetExceeded
@@ -208,6 +208,7 @@ class OwnReservation:
         self._usage: Usage | None = None
         self._cost_nanousd: int | None = None
         self._released = False
+        self._truncated = False
 
     async def reserve(self) -> None:
         call_id = f"{self._clock.wall_ns():016x}{os.urandom(8).hex()}"
@@ -239,6 +240,7 @@ class OwnReservation:
         if not self._quote.is_told_by(usage):
             return
         self._usage = usage = self._quote.complete(usage)
+        self._truncated = self._truncated or usage.finish in TRUNCATED
         cost_nanousd = self._quote.cost(usage, wall_ns=self._clock.wall_ns())
         self._cost_nanousd = max(self._cost_nanousd or 0, cost_nanousd)
 
@@ -259,7 +261,9 @@ class OwnReservation:
     def _tell(self, call_id: str, charge: Charge) -> None:
         over_nanousd = charge.total_nanousd - self._quote.ceiling_nanousd
         if (origin := self._origin) is not None:
-            origin.telemetry.charged_apart(origin.admission, charge, model=origin.model, over_nanousd=over_nanousd)
+            origin.telemetry.charged_apart(
+                origin.admission, charge, model=origin.model, over_nanousd=over_nanousd, truncated=self._truncated
+            )
             origin.admission.tell_outer_of(charge)
         self._log(call_id, charge, over_nanousd)
 
@@ -338,6 +342,8 @@ class OwnReservation:
                 known["charged_usd"],
                 extra=_fields(charge.state, **known),
             )
+        if self._truncated:
+            logger.info("truncated: a metered call, at its output cap", extra=_fields("truncated", **known))
 
 
 def _fields(event: str, **known: str | int | None) -> dict[str, str | int | None]:
