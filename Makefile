@@ -13,9 +13,10 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 .DELETE_ON_ERROR:
 .PHONY: demo test check format coverage matrix bench mutate soak docs lock clean
 
-# Serves the demo on http://127.0.0.1:8000/, or another PORT; APP=django serves its Django twin.
+# Serves the demo on http://127.0.0.1:8000/, or another PORT; APP=django serves its Django twin. MODEL=scripted needs no
+# model.
 APP ?= fastapi
-demo: .venv/$(if $(filter django,$(APP)),dev,demo).installed .venv/model.installed
+demo: .venv/$(if $(filter django,$(APP)),dev,demo).installed $(if $(filter scripted,$(MODEL)),,.venv/model.installed)
 	@$(BIN)/python -m examples.$(APP)_app
 
 # On up to four cores: real servers and killed processes are most of what the tests wait for.
