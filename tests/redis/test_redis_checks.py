@@ -47,7 +47,7 @@ async def test_a_store_without_an_append_only_file_is_a_warning(opens: Opens, ow
     assert "appendonly" in warning
 
 
-@pytest.mark.parametrize("missing", ["+hset", "+zadd", "+time", "+mget", "+pexpire"])
+@pytest.mark.parametrize("missing", COMMANDS.split())
 async def test_a_command_that_is_not_permitted_is_named_with_the_whole_remedy(
     opens: Opens, own_server: RedisServer, missing: str
 ) -> None:

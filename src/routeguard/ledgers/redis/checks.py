@@ -19,6 +19,8 @@ COMMANDS = (
 )
 #: Only for these checks and a database other than 0.
 OPTIONAL_COMMANDS = "+info +select"
+#: Asks to run a script that nobody has sent: NOSCRIPT where that is permitted, NOPERM where it is not.
+EVALSHA_OF_NOTHING = ("EVALSHA", "0" * 40, "0")
 
 
 async def check_store(
@@ -53,8 +55,10 @@ async def _check(session: Session, keyspace: Keyspace) -> tuple[str, ...]:
         await session.open()
     except NoPermissionError:
         raise ConfigError([_denied("select", access)]) from None
-    scripts, info = await session.exchange([("EVAL", CHECK, "3", *keyspace.check), ("INFO",)])
-    problems = _check_access(scripts, access)
+    scripts, by_digest, info = await session.exchange(
+        [("EVAL", CHECK, "3", *keyspace.check), EVALSHA_OF_NOTHING, ("INFO",)]
+    )
+    problems = _check_access(scripts, by_digest, access)
     if not isinstance(info, str):
         if problems:
             raise ConfigError(problems)
@@ -69,15 +73,20 @@ async def _check(session: Session, keyspace: Keyspace) -> tuple[str, ...]:
     return _warnings(found)
 
 
-def _check_access(answer: object, access: str) -> list[str]:
-    if isinstance(answer, ResponseError):
-        if error_code(answer) == "NOPERM" or isinstance(answer, NoPermissionError):
-            return [_denied("eval", access)]
+def _check_access(scripts: object, by_digest: object, access: str) -> list[str]:
+    denied = {name for name, answer in (("eval", scripts), ("evalsha", by_digest)) if _is_denied(answer)}
+    if isinstance(scripts, list):
+        denied |= {name for name, words in zip(scripts[::2], scripts[1::2], strict=True) if "OOM" not in words[:12]}
+    else:
         # LOADING, READONLY and the like pass by themselves.
-        return []
-    assert isinstance(answer, list), "check.lua answers with a list"
-    denied = sorted({name for name, words in zip(answer[::2], answer[1::2], strict=True) if "OOM" not in words[:12]})
-    return [_denied(", ".join(denied), access)] if denied else []
+        assert isinstance(scripts, ResponseError), "check.lua answers with a list"
+    return [_denied(", ".join(sorted(denied)), access)] if denied else []
+
+
+def _is_denied(answer: object) -> bool:
+    if not isinstance(answer, ResponseError):
+        return False
+    return error_code(answer) == "NOPERM" or isinstance(answer, NoPermissionError)
 
 
 def _denied(commands: str, access: str) -> str:
