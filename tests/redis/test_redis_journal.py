@@ -1,6 +1,7 @@
 """What the ledger of several machines tells the journal, and what an operator changes in it by hand."""
 
 import random
+import re
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -72,6 +73,19 @@ async def test_a_statement_may_take_longer_than_a_decision(opens: Opens, own_ser
     statement = await ledger.statement()
 
     assert [sums.open for sums in statement.counted.values()] == [CALL]
+
+
+@pytest.mark.parametrize("share", ["a", "o", "c|0123456789abcdef"])
+async def test_an_account_that_cannot_be_read_is_named_and_not_left_out(
+    opens: Opens, shared_server: RedisServer, share: str
+) -> None:
+    namespace = fresh_namespace()
+    ledger = opens(shared_server.url, namespace=namespace)
+    await reserved(ledger)
+    shared_server.command("HSET", f"{{rg:{namespace}}}:ledger", f"other|UTC|0|0|{share}", "-5 0 0 0 0")
+
+    with pytest.raises(LedgerUnavailable, match=re.escape(f"other|UTC|0|0|{share} cannot be read")):
+        await ledger.statement()
 
 
 async def test_what_a_dead_process_left_behind_is_handed_over_by_the_next(

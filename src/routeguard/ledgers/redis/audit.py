@@ -51,7 +51,7 @@ async def ask_for_statement(
     """What `statement.lua` says, on a connection of its own: a decision could not wait for it.
 
     Raises:
-        LedgerUnavailable: The store did not answer.
+        LedgerUnavailable: The store did not answer, or has an account that cannot be read.
     """
     session = Session(connect())
     try:
@@ -66,7 +66,13 @@ async def ask_for_statement(
     if isinstance(answer, ResponseError):
         raise LedgerUnavailable(f"the store refused to run a script ({error_code(answer)})")
     assert isinstance(answer, list), "every script of ours answers with a list"
-    return read_reply(answer)
+    reply = read_reply(answer)
+    if reply.status == "unreadable":
+        raise LedgerUnavailable(
+            f"what the store has for {reply.first} cannot be read: somebody wrote it by hand; delete that field of the "
+            "hash while a process runs, which then raises it to what it knows"
+        )
+    return reply
 
 
 def read_statement(reply: Reply, ledger: str) -> Statement:

@@ -1,7 +1,7 @@
 -- Everything an auditor asks for, of one moment. Takes as long as there are accounts and reservations.
 --
 -- Reply the records that wait for the journal, behind an empty line each; "field open orphaned" a line for what the
--- reservations add up to; every account.
+-- reservations add up to; every account. Or "unreadable", and the first account that is none of ours any more.
 if redis.call('HGET', LEDGER, 'epoch') ~= ARGV[1] then
   return reply('lost')
 end
@@ -27,6 +27,8 @@ local all = redis.call('HGETALL', LEDGER)
 for i = 1, #all, 2 do
   if string.match(all[i + 1], '^%d+ %d+ %d+ %d+ %d+$') then
     add(answer, all[i], all[i + 1])
+  elseif string.match(all[i], '|[ao]$') or string.match(all[i], '|c|') then
+    return reply('unreadable', all[i])
   end
 end
 return answer
