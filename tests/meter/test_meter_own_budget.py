@@ -134,6 +134,7 @@ async def test_an_answer_that_a_transport_has_in_memory_is_settled_like_any_othe
     allowance = client._transport._allowance
     (found,) = await allowance.ledger.balances(allowance.budgets)
     assert (answer.json(), answer.request.url) == (COMPLETION, URL)
+    assert answer.headers["content-length"] == f"{len(answer.content)}"
     assert (found.settled_nanousd, found.open_nanousd) == (10_000_000, 0)
 
 

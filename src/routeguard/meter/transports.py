@@ -287,7 +287,8 @@ def _unread(response: Response, library: ModuleType) -> Response:
     except library.ResponseNotRead:
         return response
     headers = response.headers.copy()
-    headers.pop("content-encoding", None)
+    if headers.pop("content-encoding", None) is not None:
+        headers["content-length"] = f"{len(content)}"
     stream = library.ByteStream(content)
     return library.Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
 
