@@ -110,8 +110,8 @@ async def test_a_call_after_the_ending_that_was_cut_off_at_its_cap_is_counted_an
     await Client().call(guard)
 
     assert tallies_of(guard).counts[TRUNCATED, ("/chat",)] == 1
-    lines = [record for record in caplog.records if getattr(record, "event", None) == "truncated"]
-    assert [(line.path, line.output_tokens) for line in lines] == [("/chat", 100)]  # type: ignore[attr-defined] # ours
+    lines: list[Any] = [record for record in caplog.records if getattr(record, "event", None) == "truncated"]
+    assert [(line.path, line.output_tokens) for line in lines] == [("/chat", 100)]
 
 
 async def test_a_call_outside_of_a_request_that_was_cut_off_at_its_cap_is_logged(

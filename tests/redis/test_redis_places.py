@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 import pytest
 
@@ -116,7 +117,7 @@ async def test_a_store_that_hangs_and_does_everything_late_leaves_the_rates_as_t
     await reserve(opens(own_server.url, namespace=store.namespace), whole("before"))
     ledger, other = [opens(own_server.url, namespace=store.namespace, timing=PROMPT) for _ in range(2)]
     for one in (ledger, other):
-        await until(lambda one=one: _answers(one))  # type: ignore[misc]  # mypy knows no lambda with a default
+        await until(partial(_answers, one))
     own_server.stop()
 
     late = [
